@@ -1,0 +1,71 @@
+/* choice.c - choosing an algorithm for a product. */
+#include "choice.h"
+
+#include "error.h"
+
+#define MOST_CANDIDATES 8
+/* Each further candidate that passes costs the time to load its kernel. */
+#define MOST_TIMED 4
+/* A later candidate must be faster by more than two timings of one algorithm differ. */
+#define WORTHWHILE 0.98f
+
+/* A candidate that cannot run at some length is no candidate; any other failure is one. */
+static lgh_status try_candidate(lgh__trial *trial, const lgh__product *candidate, int *passes) {
+    lgh_status status = lgh__trial_test(trial, candidate, passes);
+    if (status != LGH_ERROR_CUBLASLT)
+        return status;
+    *passes = 0;
+    return LGH_SUCCESS;
+}
+
+/* Tries the candidates in order; the first to pass has left the reference for the others. */
+static lgh_status choose_fastest(lgh__product *best, lgh__trial *trial, const lgh__matmul *shape,
+                                 const lgh__algorithm *candidates, int count, int keep_reference,
+                                 int *timed) {
+    float best_time = 0.0f, time;
+    for (int i = 0; i < count && *timed < MOST_TIMED; ++i) {
+        const lgh__product candidate = {*shape, candidates[i], i};
+        int passes;
+        if (*timed == 0 && !keep_reference)
+            trial->has_reference = 0; /* of a candidate that failed */
+        FORWARD(try_candidate(trial, &candidate, &passes));
+        if (!passes)
+            continue;
+        FORWARD(lgh__trial_time(trial, &candidate, &time));
+        if (*timed == 0 || time < best_time * WORTHWHILE) {
+            *best = candidate;
+            best_time = time;
+        }
+        ++*timed;
+    }
+    return LGH_SUCCESS;
+}
+
+lgh_status lgh__choose_product(lgh__product *product, lgh__trial *trial, const lgh__matmul *shape,
+                               const lgh__product *twin) {
+    lgh__algorithm candidates[MOST_CANDIDATES + 1];
+    int count, timed = 0;
+    FORWARD(lgh__cublaslt_candidates(trial->cuda->cublaslt, shape, candidates, MOST_CANDIDATES,
+                                     &count));
+    if (twin)
+        candidates[count++] = twin->algorithm;
+    FORWARD(lgh__trial_begin(trial, shape, twin != NULL));
+    FORWARD(choose_fastest(product, trial, shape, candidates, count, twin != NULL, &timed));
+    RETURN_IF(timed == 0, LGH_ERROR_CUBLASLT,
+              "none of cuBLASLt's %d algorithms for m=%lld n=%lld k=%lld gives a row the same bits "
+              "at every length; another cuBLASLt version may",
+              count, (long long)shape->m, (long long)shape->n, (long long)shape->k);
+    return LGH_SUCCESS;
+}
+
+lgh_status lgh__choose_like(lgh__product *product, lgh__trial *trial, const lgh__matmul *shape,
+                            const lgh__product *model) {
+    const lgh__product candidate = {*shape, model->algorithm, model->candidate};
+    int passes;
+    FORWARD(lgh__trial_begin(trial, shape, 0));
+    FORWARD(try_candidate(trial, &candidate, &passes));
+    if (!passes)
+        return lgh__choose_product(product, trial, shape, NULL);
+    *product = candidate;
+    return LGH_SUCCESS;
+}

@@ -1,0 +1,154 @@
+/* cpu_kernels_body.h - the inner loops, written once and compiled per instruction set.
+ *
+ * cpu_kernels.c includes this file once per set, each time with these definitions:
+ *
+ *     KERNEL_NAME      the set's name, a string
+ *     KERNEL(name)     the name of a function of this set
+ *     KERNEL_TARGET    the attribute that allows the set's instructions
+ *     KERNEL_LANES     doubles in a vector register: 2, 4 or 8
+ *
+ * Not target_clones: GCC lowers vector types for the default target before it makes the clones.
+ *
+ * Lanes are whole panels, so every lane of a loop takes the same instructions and its result does
+ * not depend on its place. The loops become vectors with -O3 -fno-trapping-math.
+ */
+
+typedef double KERNEL(vector) __attribute__((vector_size(8 * KERNEL_LANES), aligned(8), may_alias));
+
+KERNEL_TARGET static void KERNEL(widen)(double *restrict to, const void *restrict from,
+                                        lgh_dtype dtype, int64_t count) {
+    if (dtype == LGH_BF16) {
+        const uint16_t *bits = from;
+        for (int64_t k = 0; k < count; k++)
+            to[k] = (double)lgh__float_from_bf16(bits[k]);
+    } else {
+        const float *values = from;
+        for (int64_t k = 0; k < count; k++)
+            to[k] = (double)values[k];
+    }
+}
+
+/* KERNEL_LANES rows of c by one panel of columns: eight vectors of sums stay in registers. */
+KERNEL_TARGET static void KERNEL(multiply_registers)(double *restrict c, int64_t c_pitch,
+                                                     const double *restrict a, int64_t a_row,
+                                                     int64_t a_step, const double *restrict b,
+                                                     int64_t b_step, int64_t depth) {
+    enum { vectors = LGH__CPU_PANEL / KERNEL_LANES };
+    KERNEL(vector) sums[KERNEL_LANES][vectors];
+    for (int i = 0; i < KERNEL_LANES; i++)
+        for (int j = 0; j < vectors; j++)
+            sums[i][j] = *(const KERNEL(vector) *)(c + i * c_pitch + j * KERNEL_LANES);
+    for (int64_t k = 0; k < depth; k++) {
+        KERNEL(vector) right[vectors];
+        for (int j = 0; j < vectors; j++)
+            right[j] = *(const KERNEL(vector) *)(b + k * b_step + j * KERNEL_LANES);
+        for (int i = 0; i < KERNEL_LANES; i++)
+            for (int j = 0; j < vectors; j++)
+                sums[i][j] += a[i * a_row + k * a_step] * right[j];
+    }
+    for (int i = 0; i < KERNEL_LANES; i++)
+        for (int j = 0; j < vectors; j++)
+            *(KERNEL(vector) *)(c + i * c_pitch + j * KERNEL_LANES) = sums[i][j];
+}
+
+KERNEL_TARGET static void KERNEL(multiply)(const lgh__cpu_product *p) {
+    for (int64_t j = 0; j < p->columns; j += LGH__CPU_PANEL) {
+        const double *b = p->b + j / LGH__CPU_PANEL * p->b_panel;
+        for (int64_t i = 0; i < p->rows; i += KERNEL_LANES) {
+            double *c = p->c + i * p->c_pitch + j;
+            const double *a = p->a + i * p->a_row;
+            KERNEL(multiply_registers)
+            (c, p->c_pitch, a, p->a_row, p->a_step, b, p->b_step, p->depth);
+        }
+    }
+}
+
+KERNEL_TARGET static void KERNEL(round_logits)(double *x, int64_t rows, int64_t lanes) {
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t lane = 0; lane < lanes; lane++) {
+            double *logit = x + row * LGH__CPU_PITCH + lane;
+            *logit = (double)lgh__float_from_bf16(lgh__bf16_from_float((float)*logit));
+        }
+}
+
+/* Statistics of the tile alone; max is already the tile's. */
+KERNEL_TARGET static void KERNEL(sum_tile)(lgh__cpu_stats *restrict tile, const double *restrict x,
+                                           int64_t rows, int64_t lanes, double inverse_temperature,
+                                           int at_one) {
+    for (int64_t row = 0; row < rows; row++) {
+        const double *logits = x + row * LGH__CPU_PITCH;
+        for (int64_t lane = 0; lane < lanes; lane++) {
+            lgh_row_stats s = {tile->max[lane], tile->sum[lane], tile->weighted[lane], 0};
+            lgh_row_stats_add(&s, logits[lane], inverse_temperature);
+            tile->sum[lane] = s.sum;
+            tile->weighted[lane] = s.weighted;
+        }
+        for (int64_t lane = 0; at_one && lane < lanes; lane++) {
+            lgh_row_stats s = {tile->max[lane], 0, 0, tile->sum_at_one[lane]};
+            lgh_row_stats_add_at_one(&s, logits[lane]);
+            tile->sum_at_one[lane] = s.sum_at_one;
+        }
+    }
+}
+
+KERNEL_TARGET static void KERNEL(add_stats)(lgh__cpu_stats *restrict stats,
+                                            const double *restrict x, int64_t rows, int64_t lanes,
+                                            double inverse_temperature, int at_one) {
+    lgh__cpu_stats tile;
+    for (int64_t lane = 0; lane < lanes; lane++) {
+        /* Finite, so that a tile of nothing but -inf sums to 0 and not to NaN. */
+        tile.max[lane] = -LGH_REAL_MAX;
+        tile.sum[lane] = tile.weighted[lane] = tile.sum_at_one[lane] = 0;
+    }
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t lane = 0; lane < lanes; lane++) {
+            double logit = x[row * LGH__CPU_PITCH + lane];
+            tile.max[lane] = logit > tile.max[lane] ? logit : tile.max[lane];
+        }
+    KERNEL(sum_tile)(&tile, x, rows, lanes, inverse_temperature, at_one);
+    for (int64_t lane = 0; lane < lanes; lane++) {
+        lgh_row_stats a = {stats->max[lane], stats->sum[lane], stats->weighted[lane],
+                           stats->sum_at_one[lane]};
+        lgh_row_stats b = {tile.max[lane], tile.sum[lane], tile.weighted[lane],
+                           tile.sum_at_one[lane]};
+        a = lgh_row_stats_merge(a, b, inverse_temperature);
+        stats->max[lane] = a.max;
+        stats->sum[lane] = a.sum;
+        stats->weighted[lane] = a.weighted;
+        stats->sum_at_one[lane] = a.sum_at_one;
+    }
+}
+
+static inline lgh_row_gradient KERNEL(row_gradient)(const lgh__cpu_tokens *tokens, int64_t i,
+                                                    double inverse_temperature) {
+    lgh_row_gradient row = {inverse_temperature,  tokens->lse[i],          tokens->entropy[i],
+                            tokens->grad_logp[i], tokens->grad_entropy[i], tokens->grad_lse[i]};
+    return row;
+}
+
+KERNEL_TARGET static void KERNEL(token_lanes)(double *restrict x, int64_t rows, int64_t lanes,
+                                              const lgh__cpu_tokens *restrict tokens, int64_t first,
+                                              double inverse_temperature) {
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t lane = 0; lane < lanes; lane++) {
+            double *logit = x + row * LGH__CPU_PITCH + lane;
+            *logit = lgh_logit_gradient(KERNEL(row_gradient)(tokens, lane, inverse_temperature),
+                                        *logit, tokens->target[lane] == first + row);
+        }
+}
+
+KERNEL_TARGET static void KERNEL(token_rows)(double *restrict x, int64_t lanes,
+                                             const lgh__cpu_tokens *restrict tokens, int64_t first,
+                                             double inverse_temperature) {
+    for (int64_t row = 0; row < tokens->count; row++) {
+        lgh_row_gradient gradient = KERNEL(row_gradient)(tokens, row, inverse_temperature);
+        for (int64_t lane = 0; lane < lanes; lane++) {
+            double *logit = x + row * LGH__CPU_PITCH + lane;
+            *logit = lgh_logit_gradient(gradient, *logit, tokens->target[row] == first + lane);
+        }
+    }
+}
+
+static const lgh__cpu_kernels KERNEL(set) = {
+    KERNEL_NAME,       KERNEL(widen),       KERNEL(multiply),  KERNEL(round_logits),
+    KERNEL(add_stats), KERNEL(token_lanes), KERNEL(token_rows)};

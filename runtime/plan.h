@@ -1,0 +1,46 @@
+/* plan.h - the plan and the engines behind it. */
+#ifndef LGH_PLAN_H
+#define LGH_PLAN_H
+
+#include "loggerhead/loggerhead.h"
+
+#include "text.h"
+
+/** What an engine's workspace holds. */
+typedef struct lgh__workspace_need {
+    size_t bytes;         /* everything, a multiple of LGH_WORKSPACE_ALIGNMENT */
+    size_t beyond_budget; /* the part that lgh_plan_workspace_size reports by itself */
+} lgh__workspace_need;
+
+/**
+ * An engine carries out the passes. Its functions get checked arguments: shapes and dtypes that fit
+ * the plan, pointers present where needed, tokens >= 1, a workspace that suffices.
+ */
+typedef struct lgh__engine {
+    const char *name;
+    /** Fills plan->state; on failure leaves nothing behind. */
+    lgh_status (*prepare)(lgh_plan *plan);
+    void (*release)(lgh_plan *plan);
+    lgh__workspace_need (*workspace)(const lgh_plan *plan, lgh_pass pass, int64_t tokens);
+    lgh_status (*forward)(const lgh_plan *plan, const lgh_forward_args *args, void *workspace,
+                          void *stream);
+    lgh_status (*backward)(const lgh_plan *plan, const lgh_backward_args *args, void *workspace,
+                           void *stream);
+    /** Zeroes an output of `rows` rows of `row_bytes` that start `stride_bytes` apart. */
+    lgh_status (*zero)(const lgh_plan *plan, void *data, size_t rows, size_t row_bytes,
+                       size_t stride_bytes, void *stream);
+    /** Appends "name = value" lines. */
+    void (*describe)(const lgh_plan *plan, lgh__text *text);
+} lgh__engine;
+
+struct lgh_plan {
+    lgh_context *context;
+    lgh_plan_options options; /* as given, defaults filled in */
+    const lgh__engine *engine;
+    void *state; /* the engine's own, set by prepare */
+};
+
+extern const lgh__engine lgh__cpu_engine;     /* cpu_engine.c */
+extern const lgh__engine lgh__chunked_engine; /* chunked_engine.c, CUDA */
+
+#endif

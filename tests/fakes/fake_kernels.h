@@ -1,0 +1,19 @@
+/* fake_kernels.h - the row kernels on the host. */
+#ifndef LGH_FAKE_KERNELS_H
+#define LGH_FAKE_KERNELS_H
+
+#include "fakes.h"
+
+/** A launch of one block per row, with `parameters` as row_params.h has them. */
+typedef struct fake_launch {
+    const char *entry;
+    const void *parameters;
+    int parameter_bytes; /* as the cubin has it */
+    int64_t rows;
+    fake_cuda_definitions definitions;
+} fake_launch;
+
+/** Judges the launch and does its work; what it may not touch, it does not touch. */
+void fake_kernel_run(const fake_launch *launch);
+
+#endif

@@ -1,0 +1,160 @@
+/* bench_product.c - the bare matrix products that everything is measured against. */
+#include "bench_product.h"
+
+#include "error.h"
+
+#include <math.h>
+
+#define ALGORITHMS 8
+#define WORKSPACE_BYTES ((size_t)32 << 20) /* what NVIDIA advises on Hopper */
+
+/* ---- Operands ------------------------------------------------------------------------------ */
+
+static size_t largest_logits(const lgh_tool_shape *shape) {
+    lgh_tool_variant variants[LGH_TOOL_CUTS];
+    size_t largest = 0;
+    int count = lgh_tool_variants(variants, shape, LGH_TOOL_LOGITS);
+    for (int i = 0; i < count; ++i) {
+        size_t bytes = lgh_tool_variant_logits_bytes(&variants[i]);
+        largest = bytes > largest ? bytes : largest;
+    }
+    return largest;
+}
+
+/* Whole logits do not fit every GPU: then the largest variants are left out. */
+static lgh_status allocate_logits(lgh_tool_operands *operands, const lgh_tool_gpu *gpu,
+                                  const lgh_tool_shape *shape) {
+    size_t available, total, bytes = largest_logits(shape);
+    FORWARD(lgh__driver_memory_info(&available, &total));
+    if (bytes > available / 10 * 9)
+        bytes = available / 10 * 9;
+    operands->logits_bytes = bytes;
+    FORWARD(lgh__driver_allocate(&operands->logits, bytes));
+    return lgh__driver_zero(operands->logits, 1, bytes, bytes, gpu->stream);
+}
+
+static lgh_status open_operands(lgh_tool_operands *operands, const lgh_tool_gpu *gpu,
+                                const lgh_tool_shape *shape) {
+    FORWARD(lgh__cublaslt_open(&operands->cublaslt));
+    FORWARD(lgh__driver_allocate(&operands->workspace, WORKSPACE_BYTES));
+    FORWARD(lgh__driver_allocate(&operands->dhidden,
+                                 (size_t)(shape->tokens * shape->hidden) * sizeof(float)));
+    return allocate_logits(operands, gpu, shape);
+}
+
+lgh_status lgh_tool_operands_open(lgh_tool_operands *operands, const lgh_tool_gpu *gpu,
+                                  const lgh_tool_shape *shape, const void *hidden,
+                                  const void *weight, void *dweight) {
+    *operands = (lgh_tool_operands){.hidden = hidden, .weight = weight, .dweight = dweight};
+    lgh_status status = open_operands(operands, gpu, shape);
+    if (status != LGH_SUCCESS)
+        lgh_tool_operands_close(operands);
+    return status;
+}
+
+void lgh_tool_operands_close(lgh_tool_operands *operands) {
+    lgh__driver_free(operands->logits);
+    lgh__driver_free(operands->dhidden);
+    lgh__driver_free(operands->workspace);
+    lgh__cublaslt_close(operands->cublaslt);
+    *operands = (lgh_tool_operands){.cublaslt = NULL};
+}
+
+/* ---- Running ------------------------------------------------------------------------------- */
+
+static lgh_status run_block(const lgh_tool_operands *on, lgh_tool_product_kind kind,
+                            const lgh_tool_block *block, const lgh__algorithm *algorithm,
+                            void *stream) {
+    const void *a = kind == LGH_TOOL_LOGITS ? on->hidden : on->logits;
+    const void *b = kind == LGH_TOOL_DWEIGHT ? on->hidden : on->weight;
+    void *c = kind == LGH_TOOL_LOGITS    ? on->logits
+              : kind == LGH_TOOL_DHIDDEN ? on->dhidden
+                                         : on->dweight;
+    return lgh__cublaslt_run(on->cublaslt, &block->matmul, algorithm, (const char *)a + block->a,
+                             (const char *)b + block->b, (char *)c + block->c, on->workspace,
+                             WORKSPACE_BYTES, stream);
+}
+
+lgh_status lgh_tool_product_run(void *subject, void *stream) {
+    const lgh_tool_product *p = subject;
+    int64_t blocks = lgh_tool_variant_blocks(&p->variant);
+    for (int64_t i = 0; i < blocks; ++i) {
+        lgh_tool_block block = lgh_tool_variant_block(&p->variant, i);
+        FORWARD(run_block(p->operands, p->variant.kind, &block,
+                          i + 1 < blocks ? &p->algorithm : &p->last, stream));
+    }
+    return LGH_SUCCESS;
+}
+
+/* ---- Selecting ----------------------------------------------------------------------------- */
+
+typedef struct candidate {
+    const lgh_tool_operands *operands;
+    lgh_tool_product_kind kind;
+    lgh_tool_block block;
+    lgh__algorithm algorithm;
+} candidate;
+
+static lgh_status run_candidate(void *subject, void *stream) {
+    const candidate *c = subject;
+    return run_block(c->operands, c->kind, &c->block, &c->algorithm, stream);
+}
+
+static lgh_status select_algorithm(lgh__algorithm *best, const lgh_tool_gpu *gpu,
+                                   const lgh_tool_product *product, int64_t index, int runs) {
+    candidate c = {product->operands,
+                   product->variant.kind,
+                   lgh_tool_variant_block(&product->variant, index),
+                   {{0}}};
+    lgh__algorithm found[ALGORITHMS];
+    int count = 0;
+    double fastest = INFINITY;
+    FORWARD(lgh__cublaslt_any_candidates(c.operands->cublaslt, &c.block.matmul, WORKSPACE_BYTES,
+                                         found, ALGORITHMS, &count));
+    for (int i = 0; i < count; ++i) {
+        double milliseconds;
+        c.algorithm = found[i];
+        FORWARD(lgh_tool_gpu_time(gpu, run_candidate, &c, 1, runs, &milliseconds));
+        if (milliseconds < fastest) {
+            fastest = milliseconds;
+            *best = found[i];
+        }
+    }
+    return LGH_SUCCESS;
+}
+
+static lgh_status prepare_product(lgh_tool_product *product, const lgh_tool_gpu *gpu, int runs) {
+    int64_t blocks = lgh_tool_variant_blocks(&product->variant);
+    lgh_tool_block first = lgh_tool_variant_block(&product->variant, 0);
+    lgh_tool_block last = lgh_tool_variant_block(&product->variant, blocks - 1);
+    FORWARD(select_algorithm(&product->algorithm, gpu, product, 0, runs));
+    product->last = product->algorithm;
+    if (last.matmul.m == first.matmul.m && last.matmul.n == first.matmul.n &&
+        last.matmul.k == first.matmul.k)
+        return LGH_SUCCESS;
+    return select_algorithm(&product->last, gpu, product, blocks - 1, runs);
+}
+
+lgh_status lgh_tool_product_select(lgh_tool_product *product, const lgh_tool_gpu *gpu,
+                                   const lgh_tool_operands *operands, const lgh_tool_shape *shape,
+                                   lgh_tool_product_kind kind, int runs) {
+    lgh_tool_variant variants[LGH_TOOL_CUTS];
+    int count = lgh_tool_variants(variants, shape, kind);
+    double fastest = INFINITY;
+    for (int i = 0; i < count; ++i) {
+        lgh_tool_product tried = {operands, variants[i], {{0}}, {{0}}};
+        double milliseconds;
+        if (lgh_tool_variant_logits_bytes(&variants[i]) > operands->logits_bytes)
+            continue;
+        FORWARD(prepare_product(&tried, gpu, runs));
+        FORWARD(lgh_tool_gpu_time(gpu, lgh_tool_product_run, &tried, 1, runs + 1, &milliseconds));
+        if (milliseconds < fastest) {
+            fastest = milliseconds;
+            *product = tried;
+        }
+    }
+    RETURN_IF(fastest == INFINITY, LGH_ERROR_OUT_OF_MEMORY,
+              "no cut of the products fits %zu bytes of logits; try fewer tokens or --no-products",
+              operands->logits_bytes);
+    return LGH_SUCCESS;
+}
