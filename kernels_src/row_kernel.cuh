@@ -1,8 +1,7 @@
-/* row_kernel.cuh - what the row kernels share: a row's place, its values, sums over a block.
+/* row_kernel.cuh - what the kernels over rows of logits share: a row's place and its values.
  *
  * The definitions before the source must give
  *     LGH_THREADS            threads of a block, a multiple of 32, at most 1024
- *     LGH_CHUNK              most columns of a vocabulary chunk
  *     LGH_LOGITS_BF16        1: round each logit to BF16 first
  *     LGH_TARGETS_INT32      1: targets are int32, 0: int64
  */
@@ -12,22 +11,17 @@
 #include "formulas.h"
 #include "row_params.h"
 
-#if !defined(LGH_THREADS) || !defined(LGH_CHUNK) || !defined(LGH_LOGITS_BF16) ||                   \
-    !defined(LGH_TARGETS_INT32)
+#if !defined(LGH_THREADS) || !defined(LGH_LOGITS_BF16) || !defined(LGH_TARGETS_INT32)
 #error "a definition is missing: see the top of row_kernel.cuh"
 #endif
 
 static_assert(LGH_THREADS % 32 == 0 && LGH_THREADS <= 1024, "a block is 1 to 32 whole warps");
 
-/* A thread holds every LGH_THREADS-th group of four columns of its row. */
-#define LGH_GROUPS ((LGH_CHUNK + 4 * LGH_THREADS - 1) / (4 * LGH_THREADS))
+#define LGH_INFINITY __int_as_float(0x7f800000)
 
-struct row_logits {
-    float x[LGH_GROUPS][4];
-};
-
-__device__ __forceinline__ int group_column(int group) {
-    return 4 * (group * LGH_THREADS + (int)threadIdx.x);
+/* The first logit of a row that the chunk counts. */
+__device__ __forceinline__ const float *row_start(const lgh_chunk_place &place, long long row) {
+    return place.logits + row * place.stride + place.skip;
 }
 
 __device__ __forceinline__ float value_at(const lgh_device_value &value, long long row) {
@@ -55,45 +49,6 @@ __device__ __forceinline__ float round_logit(float x) {
 #else
     return x;
 #endif
-}
-
-/* A whole chunk fills every thread's groups and skips nothing: it needs no bounds, and its groups
- * are aligned. */
-__device__ __forceinline__ bool is_whole(const lgh_chunk_place &place) {
-    return LGH_CHUNK % (4 * LGH_THREADS) == 0 && place.columns == LGH_CHUNK;
-}
-
-/* Calls visit(logit, column) for each of the thread's columns that lie in the chunk. */
-template <bool whole, class Visit>
-__device__ __forceinline__ void for_each_logit(row_logits &row, int columns, Visit visit) {
-#pragma unroll
-    for (int g = 0; g < LGH_GROUPS; ++g)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-            if (whole || group_column(g) + i < columns)
-                visit(row.x[g][i], group_column(g) + i);
-}
-
-/* Reads the row's logits, rounded if asked; those past the chunk's end become 0. */
-template <bool whole>
-__device__ __forceinline__ void load_logits(row_logits &row, const lgh_chunk_place &place,
-                                            long long index) {
-    const float *logits = place.logits + index * place.stride + place.skip;
-#pragma unroll
-    for (int g = 0; g < LGH_GROUPS; ++g) {
-        if (whole) {
-            float4 four = *reinterpret_cast<const float4 *>(logits + group_column(g));
-            row.x[g][0] = four.x;
-            row.x[g][1] = four.y;
-            row.x[g][2] = four.z;
-            row.x[g][3] = four.w;
-        } else {
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-                row.x[g][i] = group_column(g) + i < place.columns ? logits[group_column(g) + i] : 0;
-        }
-    }
-    for_each_logit<true>(row, LGH_CHUNK, [](float &x, int) { x = round_logit(x); });
 }
 
 /* Over the 32 lanes of a warp, in a fixed order; every lane receives the result. */

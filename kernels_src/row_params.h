@@ -1,7 +1,8 @@
 /* row_params.h - the parameter struct of each row kernel, read by the host and by NVRTC alike.
  *
- * Every row kernel runs one block of threads per row. In the chunk_ kernels rows are tokens of the
- * current token block, and the logits' columns are those of the current vocabulary chunk.
+ * In the chunk_ kernels rows are tokens of the current token block, and the logits' columns are
+ * those of the current vocabulary chunk. chunk_stats gives each row a warp, the others a block of
+ * threads.
  */
 #ifndef LGH_ROW_PARAMS_H
 #define LGH_ROW_PARAMS_H
@@ -24,7 +25,8 @@ typedef struct lgh_stored_stats {
 
 /* What both kernels of a chunk know about their place. */
 typedef struct lgh_chunk_place {
-    float *logits;          /* [rows, skip + columns], 16-byte aligned */
+    float *logits; /* [rows, skip + columns], 16-byte aligned */
+    long long rows;
     long long stride;       /* of the logits' rows, in elements, a multiple of 4 */
     int skip;               /* leading columns that an earlier chunk has counted */
     int columns;            /* that this chunk counts, <= LGH_CHUNK */

@@ -4,8 +4,6 @@
 #include "error.h"
 
 #define MOST_CANDIDATES 8
-/* Each further candidate that passes costs the time to load its kernel. */
-#define MOST_TIMED 4
 /* A later candidate must be faster by more than two timings of one algorithm differ. */
 #define WORTHWHILE 0.98f
 
@@ -23,7 +21,7 @@ static lgh_status choose_fastest(lgh__product *best, lgh__trial *trial, const lg
                                  const lgh__algorithm *candidates, int count, int keep_reference,
                                  int *timed) {
     float best_time = 0.0f, time;
-    for (int i = 0; i < count && *timed < MOST_TIMED; ++i) {
+    for (int i = 0; i < count; ++i) {
         const lgh__product candidate = {*shape, candidates[i], i};
         int passes;
         if (*timed == 0 && !keep_reference)

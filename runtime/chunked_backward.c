@@ -58,7 +58,7 @@ static lgh_status differentiate(const backward_call *c, const step *s) {
     const int64_t first = s->block.first;
     const lgh_chunk_dx_params p = {
         .place = lgh__chunk_place(c->plan, c->logits, c->engine->config.backward_chunk, &s->chunk,
-                                  args->targets, first),
+                                  args->targets, s->block),
         .temperature = lgh__device_value_at(args->temperature, first),
         .lse = args->lse + first,
         .entropy = lgh__value_present(args->grad_entropy) ? args->entropy + first : NULL,
@@ -66,8 +66,7 @@ static lgh_status differentiate(const backward_call *c, const step *s) {
         .grad_entropy = lgh__device_value_at(args->grad_entropy, first),
         .grad_lse = lgh__device_value_at(args->grad_lse, first),
     };
-    return lgh__driver_launch(c->engine->dx, s->block.tokens,
-                              lgh__row_threads(c->engine->config.backward_chunk), &p, c->stream);
+    return lgh__launch_dx(c->engine, &p, c->stream);
 }
 
 static lgh_status round_rows(const backward_call *c, const float *from, const lgh_matrix *to,
@@ -79,7 +78,7 @@ static lgh_status round_rows(const backward_call *c, const float *from, const lg
         .to_stride = to->row_stride,
         .columns = to->columns,
     };
-    return lgh__driver_launch(c->engine->round, rows, lgh__row_threads(to->columns), &p, c->stream);
+    return lgh__launch_round(c->engine, &p, rows, c->stream);
 }
 
 static sums dhidden_sums(const backward_call *c, const step *s) {

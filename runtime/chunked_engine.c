@@ -25,36 +25,39 @@ const void *lgh__row_of(const lgh_const_matrix *matrix, int64_t row) {
 }
 
 /* A thread holds 16 columns in registers, more where a block would pass 512 threads. */
-int lgh__row_threads(int64_t columns) {
-    const int64_t threads = (columns + 15) / 16;
+int lgh__dx_threads(int64_t chunk) {
+    const int64_t threads = (chunk + 15) / 16;
     return threads > 512 ? 512 : (int)((threads + 31) / 32 * 32);
 }
 
-void lgh__chunked_definitions(char *text, size_t capacity, const lgh_plan_options *o,
-                              int64_t chunk) {
-    snprintf(text, capacity,
+void lgh__chunked_define(lgh__chunked_definitions *d, const lgh_plan_options *o,
+                         const lgh__chunked_config *c) {
+    const int rounds = o->logits_rounding == LGH_BF16, int32 = o->targets_dtype == LGH_INT32;
+    snprintf(d->stats, sizeof d->stats,
              "#define LGH_THREADS %d\n"
-             "#define LGH_CHUNK %lld\n"
              "#define LGH_LOGITS_BF16 %d\n"
              "#define LGH_TARGETS_INT32 %d\n"
              "#define LGH_WANT_ENTROPY %d\n"
              "#define LGH_WANT_LOGP_AT_ONE %d\n",
-             lgh__row_threads(chunk), (long long)chunk, o->logits_rounding == LGH_BF16,
-             o->targets_dtype == LGH_INT32, (o->outputs & LGH_OUTPUT_ENTROPY) != 0,
+             LGH__STATS_THREADS, rounds, int32, (o->outputs & LGH_OUTPUT_ENTROPY) != 0,
              (o->outputs & LGH_OUTPUT_LOGP_AT_ONE) != 0);
+    snprintf(d->dx, sizeof d->dx,
+             "#define LGH_THREADS %d\n"
+             "#define LGH_CHUNK %lld\n"
+             "#define LGH_LOGITS_BF16 %d\n"
+             "#define LGH_TARGETS_INT32 %d\n",
+             lgh__dx_threads(c->backward_chunk), (long long)c->backward_chunk, rounds, int32);
+    snprintf(d->round, sizeof d->round, "#define LGH_THREADS %d\n", LGH__ROUND_THREADS);
 }
 
 static lgh_status load_kernels(lgh__chunked *e, const lgh_plan_options *o) {
-    char definitions[512];
-    lgh__chunked_definitions(definitions, sizeof definitions, o, e->config.forward_chunk);
-    const lgh__kernel_name stats = {"chunk_stats.cu", "chunk_stats_kernel", definitions};
+    lgh__chunked_definitions definitions;
+    lgh__chunked_define(&definitions, o, &e->config);
+    const lgh__kernel_name stats = {"chunk_stats.cu", "chunk_stats_kernel", definitions.stats};
+    const lgh__kernel_name dx = {"chunk_dx.cu", "chunk_dx_kernel", definitions.dx};
+    const lgh__kernel_name round = {"round_rows.cu", "round_rows_kernel", definitions.round};
     FORWARD(lgh__cuda_kernel(e->cuda, &stats, &e->stats));
-    lgh__chunked_definitions(definitions, sizeof definitions, o, e->config.backward_chunk);
-    const lgh__kernel_name dx = {"chunk_dx.cu", "chunk_dx_kernel", definitions};
     FORWARD(lgh__cuda_kernel(e->cuda, &dx, &e->dx));
-    snprintf(definitions, sizeof definitions, "#define LGH_THREADS %d\n",
-             lgh__row_threads(o->hidden_size));
-    const lgh__kernel_name round = {"round_rows.cu", "round_rows_kernel", definitions};
     return lgh__cuda_kernel(e->cuda, &round, &e->round);
 }
 
@@ -142,25 +145,23 @@ static lgh_status choose_products(lgh__chunked *e, const lgh_plan_options *o, lg
 
 /* Runs each row kernel on one row of scratch, so that the driver has loaded it. */
 static lgh_status run_kernels(const lgh_plan *plan, const lgh__chunked *e, const lgh__trial *t) {
-    const int64_t widest = lgh__chunked_widest(&e->config);
     const lgh__chunk chunk = {0, 1, 0, 1};
+    const lgh__block block = {0, 1};
     float *scratch = t->c;
     const lgh_chunk_stats_params stats = {
-        .place = lgh__chunk_place(plan, scratch, widest, &chunk, NULL, 0),
+        .place =
+            lgh__chunk_place(plan, scratch, lgh__chunked_widest(&e->config), &chunk, NULL, block),
         .temperature = {NULL, 0, 1.0f},
         .is_first = 1,
         .is_last = 1,
         .lse = t->reference,
     };
-    FORWARD(lgh__driver_launch(e->stats, 1, lgh__row_threads(e->config.forward_chunk), &stats,
-                               t->stream));
     const lgh_chunk_dx_params dx = {
-        .place = stats.place, .temperature = {NULL, 0, 1.0f}, .lse = t->reference};
-    FORWARD(
-        lgh__driver_launch(e->dx, 1, lgh__row_threads(e->config.backward_chunk), &dx, t->stream));
+        .place = stats.place, .temperature = stats.temperature, .lse = t->reference};
     const lgh_round_rows_params round = {scratch, t->reference, 1, 1, 1};
-    FORWARD(lgh__driver_launch(e->round, 1, lgh__row_threads(plan->options.hidden_size), &round,
-                               t->stream));
+    FORWARD(lgh__launch_stats(e, &stats, t->stream));
+    FORWARD(lgh__launch_dx(e, &dx, t->stream));
+    FORWARD(lgh__launch_round(e, &round, 1, t->stream));
     return lgh__driver_synchronize(t->stream);
 }
 

@@ -27,12 +27,20 @@ typedef struct lgh__chunked {
     void *round;
 } lgh__chunked;
 
-/** Threads of a block of a row kernel over `columns` columns. */
-int lgh__row_threads(int64_t columns);
+/** Threads of a block of each row kernel. */
+#define LGH__STATS_THREADS 128
+#define LGH__ROUND_THREADS 256
+int lgh__dx_threads(int64_t chunk);
 
-/** The definitions that specialise a row kernel for a chunk of columns. */
-void lgh__chunked_definitions(char *text, size_t capacity, const lgh_plan_options *options,
-                              int64_t chunk);
+/** The definitions that specialise a plan's row kernels. */
+typedef struct lgh__chunked_definitions {
+    char stats[256];
+    char dx[256];
+    char round[64];
+} lgh__chunked_definitions;
+
+void lgh__chunked_define(lgh__chunked_definitions *definitions, const lgh_plan_options *options,
+                         const lgh__chunked_config *config);
 
 /**
  * One vocabulary chunk of a plan. The logits of every chunk are a product of the same shape, since

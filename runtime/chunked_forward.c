@@ -23,7 +23,7 @@ static lgh_chunk_stats_params stats_params(const forward_call *c, lgh__block blo
     const lgh_forward_args *args = c->args;
     return (lgh_chunk_stats_params){
         .place = lgh__chunk_place(c->plan, c->logits, c->engine->config.forward_chunk, chunk,
-                                  args->targets, block.first),
+                                  args->targets, block),
         .temperature = lgh__device_value_at(args->temperature, block.first),
         .stats = c->stats,
         .is_first = chunk->first == 0,
@@ -46,8 +46,7 @@ static lgh_status forward_chunk(const forward_call *c, lgh__block block, const l
     FORWARD(lgh__product_run(&e->forward_logits, e->cuda->cublaslt, block.tokens, 0, &logits,
                              c->stream));
     const lgh_chunk_stats_params p = stats_params(c, block, chunk);
-    return lgh__driver_launch(e->stats, block.tokens, lgh__row_threads(e->config.forward_chunk), &p,
-                              c->stream);
+    return lgh__launch_stats(e, &p, c->stream);
 }
 
 static lgh_status forward_block(const forward_call *c, lgh__block block) {

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FP32 sums of a few thousand terms, against the sum of their magnitudes; one term is more. */
-#define SUM_TOLERANCE 3e-6
+/* FP32 sums of a few thousand terms, against the sum of their magnitudes; a missing term is more.
+ */
+#define SUM_TOLERANCE 1e-5
 /* Statistics are kept as FP32 between chunks. */
 #define FORWARD_TOLERANCE 1e-5
 /* Half a unit in the last of BF16's 8 bits. */
@@ -392,7 +393,7 @@ static void check_gradients(const problem *p, expected_sums dhidden, expected_su
         check_coverage(p, p->dhidden, p->tokens, o->dhidden_dtype, "dhidden");
         check_sums(p, dhidden, p->dhidden, p->tokens, o->dhidden_dtype, "dhidden");
     }
-    if (p->dweight && (p->tokens > 0 || !p->accumulate)) {
+    if (p->dweight) {
         check_coverage(p, p->dweight, o->vocab_size, o->dweight_dtype, "dweight");
         check_sums(p, dweight, p->dweight, o->vocab_size, o->dweight_dtype, "dweight");
     }
@@ -441,6 +442,9 @@ lgh_context *open_fake_device(void) {
         lgh_test_skip("%s", lgh_last_error());
     assert_true(fake_cublaslt_install());
     fake_cuda_reset();
+    fake_cublaslt_break(-1, FAKE_SOUND);
+    fake_cublaslt_cost(-1, 1.0f);
+    fake_cublaslt_offer(0);
     options.type = LGH_DEVICE_CUDA;
     lgh_assert_success(lgh_context_create(&context, &options));
     return context;

@@ -30,30 +30,47 @@ static void assert_compiles(const char *source, const char *definitions, const c
     free(compiled.log);
 }
 
-/* Everything that a plan's options change in a kernel. */
-static void compile_row_kernel(const char *source, int64_t chunk, const char *arch) {
+/* Every combination of options that changes the kernel's text. */
+static void compile_stats(const char *arch) {
+    const lgh__chunked_config config = {0}; /* has no part in this kernel's definitions */
     for (int i = 0; i < 16; ++i) {
-        char definitions[512];
+        lgh__chunked_definitions definitions;
         lgh_plan_options options = LGH_PLAN_OPTIONS_INIT;
         options.logits_rounding = i & 1 ? LGH_BF16 : LGH_DTYPE_NONE;
         options.targets_dtype = i & 2 ? LGH_INT32 : LGH_INT64;
         options.outputs = LGH_OUTPUT_LOGP | LGH_OUTPUT_LSE;
         options.outputs |= i & 4 ? LGH_OUTPUT_ENTROPY : 0;
         options.outputs |= i & 8 ? LGH_OUTPUT_LOGP_AT_ONE : 0;
-        lgh__chunked_definitions(definitions, sizeof definitions, &options, chunk);
-        assert_compiles(source, definitions, arch);
+        lgh__chunked_define(&definitions, &options, &config);
+        assert_compiles("chunk_stats.cu", definitions.stats, arch);
     }
 }
 
-/* The chunks of a large vocabulary, which are the widest. */
-static lgh__chunked_config widest_config(void) {
-    lgh_plan_options options = LGH_PLAN_OPTIONS_INIT;
-    lgh__chunked_config config;
-    options.hidden_size = 1024;
-    options.vocab_size = 1 << 20;
-    options.max_tokens = 1024;
-    lgh_assert_success(lgh__chunked_config_choose(&config, &options));
-    return config;
+/* Vocabularies at which a thread holds 4, 8, 12 or 16 columns, in blocks of different sizes, up to
+ * the widest chunk. */
+static const int64_t vocabularies[] = {100, 200, 300, 512, 600, 1500, 3000, 5000, 200000};
+
+static void compile_dx(const char *arch) {
+    for (size_t i = 0; i < 2 * sizeof vocabularies / sizeof *vocabularies; ++i) {
+        lgh__chunked_config config;
+        lgh__chunked_definitions definitions;
+        lgh_plan_options options = LGH_PLAN_OPTIONS_INIT;
+        options.hidden_size = options.max_tokens = 1024;
+        options.vocab_size = vocabularies[i / 2];
+        options.logits_rounding = i & 1 ? LGH_BF16 : LGH_DTYPE_NONE;
+        options.targets_dtype = i & 1 ? LGH_INT32 : LGH_INT64;
+        lgh_assert_success(lgh__chunked_config_choose(&config, &options));
+        lgh__chunked_define(&definitions, &options, &config);
+        assert_compiles("chunk_dx.cu", definitions.dx, arch);
+    }
+}
+
+static void compile_round(const char *arch) {
+    const lgh_plan_options options = LGH_PLAN_OPTIONS_INIT;
+    const lgh__chunked_config config = {0};
+    lgh__chunked_definitions definitions;
+    lgh__chunked_define(&definitions, &options, &config);
+    assert_compiles("round_rows.cu", definitions.round, arch);
 }
 
 static int ends_with(const char *name, const char *end) {
@@ -62,21 +79,16 @@ static int ends_with(const char *name, const char *end) {
 }
 
 static void compile_source(const char *name, const char *arch) {
-    const lgh__chunked_config widest = widest_config();
-    if (strcmp(name, "chunk_stats.cu") == 0) {
-        compile_row_kernel(name, widest.forward_chunk, arch);
-        assert_compiles(name,
-                        "#define LGH_THREADS 256\n#define LGH_CHUNK 7\n#define LGH_LOGITS_BF16 0\n"
-                        "#define LGH_TARGETS_INT32 0\n#define LGH_WANT_ENTROPY 1\n"
-                        "#define LGH_WANT_LOGP_AT_ONE 1\n",
-                        arch);
-    } else if (strcmp(name, "chunk_dx.cu") == 0) {
-        compile_row_kernel(name, widest.backward_chunk, arch);
-    } else if (strcmp(name, "round_rows.cu") == 0 || strcmp(name, "compare_rows.cu") == 0) {
+    if (strcmp(name, "chunk_stats.cu") == 0)
+        compile_stats(arch);
+    else if (strcmp(name, "chunk_dx.cu") == 0)
+        compile_dx(arch);
+    else if (strcmp(name, "round_rows.cu") == 0)
+        compile_round(arch);
+    else if (strcmp(name, "compare_rows.cu") == 0)
         assert_compiles(name, "#define LGH_THREADS 256\n", arch);
-    } else {
+    else
         fail_msg("%s is a kernel that this test does not compile: add it", name);
-    }
 }
 
 static void compile_all(const char *arch) {

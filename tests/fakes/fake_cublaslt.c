@@ -56,6 +56,7 @@ static struct {
     pthread_mutex_t lock;
     int offered; /* 0: not set */
     fake_breakage breakages[MOST_CANDIDATES];
+    float costs[MOST_CANDIDATES];
     int64_t runs[MOST_CANDIDATES];
     algorithm used[256]; /* kernels that ran before, each once */
     int used_count;
@@ -433,6 +434,7 @@ FAKE_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDe
     p.runs = note_use(&made);
     p.breakage = lt.breakages[made.candidate];
     fake_product_run(&p);
+    fake_clock_advance(lt.costs[made.candidate]);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -462,6 +464,14 @@ void fake_cublaslt_break(int i, fake_breakage breakage) {
 
 void fake_cublaslt_break_candidate(int i) {
     fake_cublaslt_break(i, FAKE_BREAKS_BY_LENGTH);
+}
+
+void fake_cublaslt_cost(int i, float milliseconds) {
+    pthread_mutex_lock(&lt.lock);
+    for (int k = 0; k < MOST_CANDIDATES; ++k)
+        if (i < 0 || k == i)
+            lt.costs[k] = milliseconds;
+    pthread_mutex_unlock(&lt.lock);
 }
 
 void fake_cublaslt_offer(int candidates) {

@@ -20,6 +20,7 @@
 typedef struct fake_event {
     fake_object object;
     int recorded;
+    float time;
 } fake_event;
 
 typedef struct fake_kernel {
@@ -194,9 +195,14 @@ static CUresult fake_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t byte
     const void *source = (const void *)(uintptr_t)from;
     if (bytes == 0)
         return CUDA_SUCCESS;
-    if (!judge_copy(source, bytes, FAKE_READ) || !judge_copy(target, bytes, FAKE_WRITE))
+    /* A copy within the device may take along what nobody wrote, such as rows' padding. */
+    const int within = fake_is_device(source) && fake_is_device(target);
+    if (!judge_copy(source, bytes, within ? 0 : FAKE_READ) ||
+        !judge_copy(target, bytes, within ? 0 : FAKE_WRITE))
         return CUDA_ERROR_INVALID_VALUE;
     memmove(target, source, bytes);
+    if (within)
+        fake_copy_marks(target, source, bytes);
     return CUDA_SUCCESS;
 }
 
@@ -268,7 +274,9 @@ static CUresult fake_cuEventRecord(CUevent event, CUstream stream) {
     fake_check_stream(stream, "cuEventRecord");
     if (!fake_object_check(event, FAKE_EVENT, "cuEventRecord"))
         return CUDA_ERROR_INVALID_HANDLE;
-    ((fake_event *)event)->recorded = 1;
+    fake_event *recorded = (fake_event *)event;
+    recorded->recorded = 1;
+    recorded->time = fake_clock();
     return CUDA_SUCCESS;
 }
 
@@ -280,11 +288,12 @@ static CUresult fake_cuEventSynchronize(CUevent event) {
 
 static CUresult fake_cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end) {
     ENTER("cuEventElapsedTime", FAKE_NEEDS_CONTEXT | FAKE_NOT_IN_RUN);
-    if (!fake_object_check(begin, FAKE_EVENT, "cuEventElapsedTime") ||
-        !fake_object_check(end, FAKE_EVENT, "cuEventElapsedTime") ||
-        !((fake_event *)begin)->recorded || !((fake_event *)end)->recorded)
+    const fake_event *from = (const fake_event *)begin, *to = (const fake_event *)end;
+    if (!fake_object_check(from, FAKE_EVENT, "cuEventElapsedTime") ||
+        !fake_object_check(to, FAKE_EVENT, "cuEventElapsedTime") || !from->recorded ||
+        !to->recorded)
         return CUDA_ERROR_INVALID_HANDLE;
-    *milliseconds = 1.0f;
+    *milliseconds = to->time - from->time;
     return CUDA_SUCCESS;
 }
 
@@ -375,8 +384,9 @@ static CUresult fake_cuLaunchKernel(CUfunction function, unsigned x, unsigned y,
         fake_violation("%s runs for the first time: the driver may load it now",
                        kernel->entry.name);
     kernel->was_launched = 1;
-    const fake_launch launch = {kernel->entry.name, parameters[0], kernel->entry.parameter_bytes, x,
-                                kernel->definitions};
+    const fake_launch launch = {
+        kernel->entry.name, parameters[0],      kernel->entry.parameter_bytes, x,
+        (int)threads_x,     kernel->definitions};
     fake_kernel_run(&launch);
     return CUDA_SUCCESS;
 }

@@ -14,10 +14,6 @@
 
 static _Atomic int widest;
 
-static int64_t round_up_to_4(int64_t columns) {
-    return (columns + 3) / 4 * 4;
-}
-
 /* ---- Judging ------------------------------------------------------------------------------- */
 
 static int rule(int holds, const char *what, const char *rule_text) {
@@ -26,7 +22,7 @@ static int rule(int holds, const char *what, const char *rule_text) {
     return holds;
 }
 
-/* One number or several for each row; null passes where `wanted` is 0. */
+/* So many bytes for each row. */
 static int vector(const void *data, int64_t rows, int64_t bytes, unsigned how, const char *what) {
     return fake_access((fake_rows){data, rows, bytes, bytes}, how, what);
 }
@@ -41,15 +37,13 @@ static int device_value(const lgh_device_value *value, int64_t rows, const char 
             fake_access((fake_rows){value->data, rows, 4, value->stride * 4}, FAKE_READ, what));
 }
 
-/* Logits are read four at a time where they start at a multiple of 16 bytes, so a row may reach to
- * the next multiple of four; only its columns must have been written. */
-static int logits_in_place(const lgh_chunk_place *p, int64_t rows, const char *what) {
-    const int64_t read = p->skip + (p->skip % 4 == 0 ? round_up_to_4(p->columns) : p->columns);
+static int logits_in_place(const lgh_chunk_place *p, const char *what) {
+    const int64_t row_bytes = (p->skip + p->columns) * 4ll, stride = p->stride * 4;
     return rule((uintptr_t)p->logits % 16 == 0, what, "logits are not 16-byte aligned") &&
-           rule(p->stride % 4 == 0 && p->stride >= read, what,
+           rule(p->stride % 4 == 0 && stride >= row_bytes, what,
                 "the logits' stride is no multiple of 4 or below the columns") &&
-           fake_access((fake_rows){p->logits, rows, read * 4, p->stride * 4}, 0, what) &&
-           fake_access((fake_rows){p->logits + p->skip, rows, p->columns * 4ll, p->stride * 4},
+           fake_access((fake_rows){p->logits, p->rows, row_bytes, stride}, 0, what) &&
+           fake_access((fake_rows){p->logits + p->skip, p->rows, p->columns * 4ll, stride},
                        FAKE_READ, what);
 }
 
@@ -59,8 +53,8 @@ static int place(const lgh_chunk_place *p, const fake_launch *l) {
     return rule(p->columns >= 1 && p->skip >= 0, l->entry, "no columns, or fewer skipped than 0") &&
            rule(p->first_column >= 0 && p->first_column + p->columns <= p->vocab_size, l->entry,
                 "columns outside the vocabulary") &&
-           logits_in_place(p, l->rows, l->entry) &&
-           (!p->targets || vector(p->targets, l->rows, target_bytes, FAKE_READ, l->entry));
+           logits_in_place(p, l->entry) &&
+           (!p->targets || vector(p->targets, p->rows, target_bytes, FAKE_READ, l->entry));
 }
 
 /* ---- Rows ---------------------------------------------------------------------------------- */
@@ -153,12 +147,15 @@ static int outputs_in_place(const lgh_chunk_stats_params *p, int64_t rows) {
 static void run_chunk_stats(const fake_launch *l) {
     lgh_chunk_stats_params p;
     memcpy(&p, l->parameters, sizeof p);
+    const int64_t rows = p.place.rows, rows_of_block = l->threads / 32;
     const int stores = !p.is_first || !p.is_last;
-    if (!place(&p.place, l) || !device_value(&p.temperature, l->rows, "temperature") ||
-        (stores && !vector(p.stats, l->rows, sizeof *p.stats, 0, "stats")) ||
-        (p.is_last && !outputs_in_place(&p, l->rows)))
+    if (!rule(l->blocks == (rows + rows_of_block - 1) / rows_of_block, l->entry,
+              "not one warp for each row") ||
+        !place(&p.place, l) || !device_value(&p.temperature, rows, "temperature") ||
+        (stores && !vector(p.stats, rows, sizeof *p.stats, 0, "stats")) ||
+        (p.is_last && !outputs_in_place(&p, rows)))
         return;
-    for (int64_t row = 0; row < l->rows; ++row)
+    for (int64_t row = 0; row < rows; ++row)
         merge_row(&p, l, row);
 }
 
@@ -192,19 +189,29 @@ static void differentiate_row(const lgh_chunk_dx_params *p, const fake_launch *l
     }
 }
 
+/* Gradients are stored four at a time, so a row's reach to the next multiple of four. */
+static int gradients_in_place(const lgh_chunk_place *p, const char *what) {
+    const fake_rows gradients = {p->logits, p->rows, (p->columns + 3) / 4 * 8ll, p->stride * 4};
+    return rule(gradients.row_bytes <= gradients.stride, what,
+                "the gradients of a row reach into the next") &&
+           fake_access(gradients, 0, what);
+}
+
 static void run_chunk_dx(const fake_launch *l) {
     lgh_chunk_dx_params p;
     memcpy(&p, l->parameters, sizeof p);
-    if (!place(&p.place, l) || !device_value(&p.temperature, l->rows, "temperature") ||
-        !vector(p.lse, l->rows, 4, FAKE_READ, "lse") ||
-        !optional_vector(p.entropy, l->rows, FAKE_READ, "entropy") ||
-        !device_value(&p.grad_logp, l->rows, "grad_logp") ||
-        !device_value(&p.grad_entropy, l->rows, "grad_entropy") ||
-        !device_value(&p.grad_lse, l->rows, "grad_lse"))
+    const int64_t rows = p.place.rows;
+    if (!rule(l->blocks == rows, l->entry, "not one block for each row") || !place(&p.place, l) ||
+        !device_value(&p.temperature, rows, "temperature") ||
+        !vector(p.lse, rows, 4, FAKE_READ, "lse") ||
+        !optional_vector(p.entropy, rows, FAKE_READ, "entropy") ||
+        !device_value(&p.grad_logp, rows, "grad_logp") ||
+        !device_value(&p.grad_entropy, rows, "grad_entropy") ||
+        !device_value(&p.grad_lse, rows, "grad_lse") || !gradients_in_place(&p.place, l->entry))
         return;
-    for (int64_t row = 0; row < l->rows; ++row)
+    for (int64_t row = 0; row < rows; ++row)
         differentiate_row(&p, l, row);
-    fake_rows logits = {p.place.logits, l->rows, (p.place.skip + p.place.columns) * 4ll,
+    fake_rows logits = {p.place.logits, rows, (p.place.skip + p.place.columns) * 4ll,
                         p.place.stride * 4};
     if (fake_run_stream()) /* what is left of the logits is no result of anything */
         fake_access(logits, FAKE_FORGET, l->entry);
@@ -217,12 +224,12 @@ static void run_chunk_dx(const fake_launch *l) {
 static void run_round_rows(const fake_launch *l) {
     lgh_round_rows_params p;
     memcpy(&p, l->parameters, sizeof p);
-    if (!fake_access((fake_rows){p.from, l->rows, p.columns * 4, p.from_stride * 4}, FAKE_READ,
+    if (!fake_access((fake_rows){p.from, l->blocks, p.columns * 4, p.from_stride * 4}, FAKE_READ,
                      "round_rows from") ||
-        !fake_access((fake_rows){p.to, l->rows, p.columns * 2, p.to_stride * 2}, FAKE_WRITE,
+        !fake_access((fake_rows){p.to, l->blocks, p.columns * 2, p.to_stride * 2}, FAKE_WRITE,
                      "round_rows to"))
         return;
-    for (int64_t row = 0; row < l->rows; ++row)
+    for (int64_t row = 0; row < l->blocks; ++row)
         for (int64_t c = 0; c < p.columns; ++c)
             p.to[row * p.to_stride + c] = lgh__bf16_from_float(p.from[row * p.from_stride + c]);
 }
@@ -234,14 +241,14 @@ static void run_compare_rows(const fake_launch *l) {
     memcpy(&p, l->parameters, sizeof p);
     if (!rule(p.period >= 1, l->entry, "a period below 1"))
         return;
-    const int64_t references = l->rows < p.period ? l->rows : p.period;
-    if (!fake_access((fake_rows){p.rows, l->rows, p.words * 2, p.row_stride * 2}, FAKE_READ,
+    const int64_t references = l->blocks < p.period ? l->blocks : p.period;
+    if (!fake_access((fake_rows){p.rows, l->blocks, p.words * 2, p.row_stride * 2}, FAKE_READ,
                      "compare_rows rows") ||
         !fake_access((fake_rows){p.reference, references, p.words * 2, p.reference_stride * 2},
                      FAKE_READ, "compare_rows reference") ||
         !vector(p.mismatches, 1, 4, FAKE_READ, "compare_rows mismatches"))
         return;
-    for (int64_t row = 0; row < l->rows; ++row)
+    for (int64_t row = 0; row < l->blocks; ++row)
         *p.mismatches +=
             memcmp(p.rows + row * p.row_stride, p.reference + row % p.period * p.reference_stride,
                    (size_t)p.words * 2) != 0;

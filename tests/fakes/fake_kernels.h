@@ -4,12 +4,13 @@
 
 #include "fakes.h"
 
-/** A launch of one block per row, with `parameters` as row_params.h has them. */
+/** A launch of a one-dimensional grid, with `parameters` as row_params.h has them. */
 typedef struct fake_launch {
     const char *entry;
     const void *parameters;
     int parameter_bytes; /* as the cubin has it */
-    int64_t rows;
+    int64_t blocks;
+    int threads; /* of a block */
     fake_cuda_definitions definitions;
 } fake_launch;
 

@@ -232,6 +232,16 @@ int fake_access(fake_rows r, unsigned how, const char *what) {
     return a != NULL;
 }
 
+void fake_copy_marks(void *to, const void *from, size_t bytes) {
+    pthread_mutex_lock(&memory.lock);
+    allocation *target = find_holder(to, bytes);
+    const allocation *source = find_holder(from, bytes);
+    if (target && source)
+        memmove(target->written + ((char *)to - target->data),
+                source->written + ((const char *)from - source->data), bytes);
+    pthread_mutex_unlock(&memory.lock);
+}
+
 /* ---- For tests ----------------------------------------------------------------------------- */
 
 void *fake_cuda_allocate(size_t bytes) {

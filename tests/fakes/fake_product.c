@@ -53,6 +53,8 @@ static int log2_of(int64_t value) {
 static uint32_t error_of_column(const fake_product *p, int64_t column, float neighbour) {
     uint32_t bits;
     switch (p->breakage) {
+    case FAKE_DIFFERS:
+        return 1;
     case FAKE_BREAKS_BY_LENGTH:
         return (uint32_t)log2_of(p->result.columns);
     case FAKE_BREAKS_BY_POSITION:

@@ -23,6 +23,7 @@ static struct {
     int violation_count;
     char violations[MOST_TEXT]; /* later ones are counted, but cut */
     size_t length;
+    float clock;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* This thread's run call. */
@@ -93,6 +94,19 @@ void fake_check_stream(const void *stream, const char *what) {
         fake_violation("%s on another stream than the caller's", what);
 }
 
+void fake_clock_advance(float milliseconds) {
+    pthread_mutex_lock(&state.lock);
+    state.clock += milliseconds;
+    pthread_mutex_unlock(&state.lock);
+}
+
+float fake_clock(void) {
+    pthread_mutex_lock(&state.lock);
+    const float now = state.clock;
+    pthread_mutex_unlock(&state.lock);
+    return now;
+}
+
 /* ---- For tests ----------------------------------------------------------------------------- */
 
 void fake_cuda_reset(void) {
@@ -100,6 +114,7 @@ void fake_cuda_reset(void) {
     for (int i = 0; i < state.function_count; ++i)
         state.functions[i] = (function){state.functions[i].name, 0, 0, 0};
     state.violation_count = 0;
+    state.clock = 0.0f;
     state.length = 0;
     state.violations[0] = 0;
     pthread_mutex_unlock(&state.lock);

@@ -26,6 +26,10 @@ FAKE_API void *fake_run_stream(void);
 /** Judges the stream that work is enqueued on. */
 FAKE_API void fake_check_stream(const void *stream, const char *what);
 
+/** The device's clock in milliseconds: products move it on, events read it. */
+FAKE_API void fake_clock_advance(float milliseconds);
+float fake_clock(void);
+
 /* ---- Handles ------------------------------------------------------------------------------- */
 
 typedef enum fake_kind {
@@ -82,6 +86,9 @@ typedef struct fake_rows {
  * not happen.
  */
 FAKE_API int fake_access(fake_rows rows, unsigned how, const char *what);
+
+/** Copies whether bytes were written from one device range to another. */
+void fake_copy_marks(void *to, const void *from, size_t bytes);
 
 /** Whether a pointer belongs to the device rather than the host. */
 int fake_is_device(const void *pointer);

@@ -126,6 +126,7 @@ FAKE_API int fake_cuda_widest_launch(void);
 /** Ways in which a candidate of the heuristic can break the bitwise promise. */
 typedef enum fake_breakage {
     FAKE_SOUND,
+    FAKE_DIFFERS,              /* in no way, but it rounds otherwise than the others */
     FAKE_BREAKS_BY_LENGTH,     /* a row's bits depend on how many rows there are */
     FAKE_BREAKS_BY_POSITION,   /* on the row's place among them */
     FAKE_BREAKS_BY_NEIGHBOURS, /* on the other rows */
@@ -141,7 +142,10 @@ FAKE_API void fake_cublaslt_break(int i, fake_breakage breakage);
 /** fake_cublaslt_break by length. */
 FAKE_API void fake_cublaslt_break_candidate(int i);
 
-/** How many candidates a query offers; 4, or what FAKE_CUBLASLT_CANDIDATES says. */
+/** A product as candidate i takes so long on the device's clock, 0 at first; -1: all of them. */
+FAKE_API void fake_cublaslt_cost(int i, float milliseconds);
+
+/** How many candidates a query offers; 0: 4, or what FAKE_CUBLASLT_CANDIDATES says. */
 FAKE_API void fake_cublaslt_offer(int candidates);
 
 /** How often a product ran as candidate i since the last call of this function. */
