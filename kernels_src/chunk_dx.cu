@@ -100,8 +100,8 @@ extern "C" __global__ void __launch_bounds__(LGH_THREADS)
     const lgh_chunk_place &place = p.place;
     const long long row = blockIdx.x;
     const long long target = place.targets ? target_at(place.targets, row) : 0;
-    const bool counts = !place.targets || (target != place.ignore_index && target >= 0 &&
-                                           target < place.vocab_size);
+    const bool counts = !place.targets ||
+                        (target != place.ignore_index && target >= 0 && target < place.vocab_size);
     if (is_whole(place))
         run_row<true>(p, row, target, counts);
     else

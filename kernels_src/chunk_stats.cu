@@ -3,8 +3,8 @@
  *
  * One warp per row, so that nothing waits for a barrier. Each lane reads batches of 32 logits, the
  * next one in flight while it adds the current one to statistics of its own; at the end the lanes
- * agree on a maximum and add up. All orders are fixed by the chunk, so a row's bits do not depend on
- * the other rows.
+ * agree on a maximum and add up. All orders are fixed by the chunk, so a row's bits do not depend
+ * on the other rows.
  *
  * Beside those of row_kernel.cuh, the definitions must give
  *     LGH_WANT_ENTROPY, LGH_WANT_LOGP_AT_ONE      0 or 1

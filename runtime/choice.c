@@ -7,34 +7,38 @@
 /* A later candidate must be faster by more than two timings of one algorithm differ. */
 #define WORTHWHILE 0.98f
 
-/* A candidate that cannot run at some length is no candidate; any other failure is one. */
-static lgh_status try_candidate(lgh__trial *trial, const lgh__product *candidate, int *passes) {
+/* Tests and times a candidate. One that cuBLASLt refuses at some length is no candidate; any other
+ * failure is one. */
+static lgh_status try_candidate(lgh__trial *trial, const lgh__product *candidate, int *passes,
+                                float *time) {
     lgh_status status = lgh__trial_test(trial, candidate, passes);
+    if (status == LGH_SUCCESS && *passes)
+        status = lgh__trial_time(trial, candidate, time);
     if (status != LGH_ERROR_CUBLASLT)
         return status;
     *passes = 0;
     return LGH_SUCCESS;
 }
 
-/* Tries the candidates in order; the first to pass has left the reference for the others. */
+/* Tries the candidates in order; the first to pass has left the reference for the others. *found
+ * counts those that pass. */
 static lgh_status choose_fastest(lgh__product *best, lgh__trial *trial, const lgh__matmul *shape,
                                  const lgh__algorithm *candidates, int count, int keep_reference,
-                                 int *timed) {
-    float best_time = 0.0f, time;
+                                 int *found) {
+    float best_time = 0.0f, time = 0.0f;
     for (int i = 0; i < count; ++i) {
         const lgh__product candidate = {*shape, candidates[i], i};
         int passes;
-        if (*timed == 0 && !keep_reference)
+        if (*found == 0 && !keep_reference)
             trial->has_reference = 0; /* of a candidate that failed */
-        FORWARD(try_candidate(trial, &candidate, &passes));
+        FORWARD(try_candidate(trial, &candidate, &passes, &time));
         if (!passes)
             continue;
-        FORWARD(lgh__trial_time(trial, &candidate, &time));
-        if (*timed == 0 || time < best_time * WORTHWHILE) {
+        if (*found == 0 || time < best_time * WORTHWHILE) {
             *best = candidate;
             best_time = time;
         }
-        ++*timed;
+        ++*found;
     }
     return LGH_SUCCESS;
 }
@@ -42,14 +46,14 @@ static lgh_status choose_fastest(lgh__product *best, lgh__trial *trial, const lg
 lgh_status lgh__choose_product(lgh__product *product, lgh__trial *trial, const lgh__matmul *shape,
                                const lgh__product *twin) {
     lgh__algorithm candidates[MOST_CANDIDATES + 1];
-    int count, timed = 0;
+    int count, found = 0;
     FORWARD(lgh__cublaslt_candidates(trial->cuda->cublaslt, shape, candidates, MOST_CANDIDATES,
                                      &count));
     if (twin)
         candidates[count++] = twin->algorithm;
     FORWARD(lgh__trial_begin(trial, shape, twin != NULL));
-    FORWARD(choose_fastest(product, trial, shape, candidates, count, twin != NULL, &timed));
-    RETURN_IF(timed == 0, LGH_ERROR_CUBLASLT,
+    FORWARD(choose_fastest(product, trial, shape, candidates, count, twin != NULL, &found));
+    RETURN_IF(found == 0, LGH_ERROR_CUBLASLT,
               "none of cuBLASLt's %d algorithms for m=%lld n=%lld k=%lld gives a row the same bits "
               "at every length; another cuBLASLt version may",
               count, (long long)shape->m, (long long)shape->n, (long long)shape->k);
@@ -60,8 +64,9 @@ lgh_status lgh__choose_like(lgh__product *product, lgh__trial *trial, const lgh_
                             const lgh__product *model) {
     const lgh__product candidate = {*shape, model->algorithm, model->candidate};
     int passes;
+    float time;
     FORWARD(lgh__trial_begin(trial, shape, 0));
-    FORWARD(try_candidate(trial, &candidate, &passes));
+    FORWARD(try_candidate(trial, &candidate, &passes, &time));
     if (!passes)
         return lgh__choose_product(product, trial, shape, NULL);
     *product = candidate;

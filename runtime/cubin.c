@@ -22,6 +22,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,13 +168,17 @@ static int write_file(const char *folder, const char *name, const char *data, si
     return fclose(file) == 0 && written;
 }
 
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *place) {
+    (void)info;
+    (void)kind;
+    (void)place;
+    remove(path);
+    return 0;
+}
+
+/* Whatever it holds: an entry that is not ours is no entry, and may be a plain file. */
 static void remove_entry(const char *folder) {
-    static const char *const files[] = {"kernel.cubin", "definitions.h", "key.txt", "log.txt"};
-    char path[PATH_MAX];
-    for (size_t i = 0; i < sizeof files / sizeof *files; ++i)
-        if (join(path, folder, files[i], ""))
-            unlink(path);
-    rmdir(folder);
+    nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 /* mkdir -p; a folder that is there already is fine. */
@@ -200,17 +205,24 @@ static int write_entry(const char *folder, const entry *e, const lgh__compilatio
 }
 
 /* Puts the finished folder in place. A directory cannot be renamed onto a full one: what is there
- * was not usable (or another process has just put the same there), so it is moved out first. */
+ * was not usable, so it is moved out first. Where that fails, or the place is taken again at once,
+ * another process has been faster with the same content. */
 static int publish(const char *finished, const char *folder) {
     char retired[PATH_MAX];
     if (rename(finished, folder) == 0)
         return 1;
+    const int taken = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
     int length = snprintf(retired, sizeof retired, "%s.old", finished);
-    if (length >= (int)sizeof retired || rename(folder, retired) != 0)
+    if (!taken || length >= (int)sizeof retired)
         return 0;
-    int published = rename(finished, folder) == 0;
-    remove_entry(retired);
-    return published;
+    if (rename(folder, retired) == 0) {
+        if (rename(finished, folder) != 0)
+            remove_entry(finished);
+        remove_entry(retired);
+    } else {
+        remove_entry(finished);
+    }
+    return 1;
 }
 
 static int store(const entry *e, const lgh__compilation *what, const lgh__compiled *compiled) {

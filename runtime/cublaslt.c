@@ -160,7 +160,7 @@ static int splits_k(const cublasLtMatmulAlgo_t *algorithm) {
     size_t written;
     cublasStatus_t result = lt.cublasLtMatmulAlgoConfigGetAttribute(
         algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits, sizeof splits, &written);
-    return result == CUBLAS_STATUS_SUCCESS && splits > 1;
+    return result != CUBLAS_STATUS_SUCCESS || splits > 1; /* unknown is not good enough */
 }
 
 #define MOST_CANDIDATES 32

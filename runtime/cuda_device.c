@@ -34,10 +34,11 @@ void lgh__cuda_close(lgh__cuda *cuda) {
     if (!cuda)
         return;
     int pushed = cuda->device.context && lgh__driver_push(&cuda->device) == LGH_SUCCESS;
-    lgh__cublaslt_close(cuda->cublaslt);
     lgh__kernels_release(&cuda->kernels);
-    if (pushed)
+    if (pushed) {
+        lgh__cublaslt_close(cuda->cublaslt); /* wants the context that it was made in */
         lgh__driver_pop();
+    }
     lgh__driver_close(&cuda->device);
     free(cuda);
 }

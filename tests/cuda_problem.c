@@ -415,14 +415,25 @@ void problem_check_backward(const problem *p, const lgh_plan *plan) {
     free_sums(dweight);
 }
 
+/* chunk_dx keeps a chunk's columns in registers, so it takes no more than it was compiled for. */
+static void check_widest_gradients(const lgh_plan *plan) {
+    char text[4096];
+    lgh_assert_success(lgh_plan_describe(plan, text, sizeof text, NULL));
+    const char *line = strstr(text, "\nbackward_chunk = ");
+    assert_non_null(line);
+    assert_in_range(fake_cuda_widest_gradients(), 0, atoi(strchr(line, '=') + 1));
+}
+
 void problem_check(problem *p, lgh_context *context) {
     lgh_plan *plan;
     problem_open(p);
     const fake_cuda_live before = fake_cuda_count_live();
+    fake_cuda_reset();
     assert_call_succeeds(lgh_plan_create(&plan, context, &p->options));
     const fake_cuda_live planned = fake_cuda_count_live();
     problem_check_forward(p, plan);
     problem_check_backward(p, plan);
+    check_widest_gradients(plan);
     lgh_plan_destroy(plan);
     assert_int_equal(planned.bytes, before.bytes);
     assert_int_equal(fake_cuda_count_live().bytes, before.bytes);

@@ -49,7 +49,6 @@ static int logits_in_place(const lgh_chunk_place *p, const char *what) {
 
 static int place(const lgh_chunk_place *p, const fake_launch *l) {
     const int64_t target_bytes = l->definitions.targets_int32 ? 4 : 8;
-    widest = p->columns > widest ? p->columns : widest;
     return rule(p->columns >= 1 && p->skip >= 0, l->entry, "no columns, or fewer skipped than 0") &&
            rule(p->first_column >= 0 && p->first_column + p->columns <= p->vocab_size, l->entry,
                 "columns outside the vocabulary") &&
@@ -209,6 +208,7 @@ static void run_chunk_dx(const fake_launch *l) {
         !device_value(&p.grad_entropy, rows, "grad_entropy") ||
         !device_value(&p.grad_lse, rows, "grad_lse") || !gradients_in_place(&p.place, l->entry))
         return;
+    widest = p.place.columns > widest ? p.place.columns : widest;
     for (int64_t row = 0; row < rows; ++row)
         differentiate_row(&p, l, row);
     fake_rows logits = {p.place.logits, rows, (p.place.skip + p.place.columns) * 4ll,
@@ -283,6 +283,6 @@ void fake_kernels_reset(void) {
     widest = 0;
 }
 
-int fake_cuda_widest_launch(void) {
+int fake_cuda_widest_gradients(void) {
     return widest;
 }

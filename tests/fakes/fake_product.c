@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #define MOST_STEPS ((int64_t)1 << 21) /* of one column */
-#define FEW_TERMS 16
+#define FEW_TERMS 4
 
 static float load(const fake_matrix *m, int64_t row, int64_t column) {
     const int64_t at = row + column * m->stride;

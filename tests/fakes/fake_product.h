@@ -24,7 +24,7 @@ typedef struct fake_product {
 
 /**
  * Computes it: each element is one FP32 sum in the order of k. Where a column of the result takes
- * more than 2^21 steps, only the first 16 values of k count: what depends on the operands still
+ * more than 2^21 steps, only the first 4 values of k count: what depends on the operands still
  * depends on them, and equal columns stay equal.
  */
 void fake_product_run(const fake_product *product);

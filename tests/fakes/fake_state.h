@@ -98,7 +98,7 @@ void *fake_memory_allocate(size_t bytes, int of_test);
 int fake_memory_free(void *memory, const char *what);
 void fake_memory_count(fake_cuda_live *live);
 void fake_memory_reset_peak(void);
-void fake_kernels_reset(void); /* fake_cuda_widest_launch */
+void fake_kernels_reset(void); /* fake_cuda_widest_gradients */
 size_t fake_memory_total(void);
 
 #endif

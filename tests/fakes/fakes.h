@@ -118,8 +118,8 @@ typedef struct fake_cuda_definitions {
 
 FAKE_API void fake_cuda_define(fake_cuda_definitions definitions);
 
-/** The most columns of a launch since the last reset. */
-FAKE_API int fake_cuda_widest_launch(void);
+/** The most columns of a launch of chunk_dx since the last reset. */
+FAKE_API int fake_cuda_widest_gradients(void);
 
 /* ---- cuBLASLt ------------------------------------------------------------------------------ */
 
