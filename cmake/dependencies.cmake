@@ -14,11 +14,13 @@ function(lgh_require variable what)
     endif()
 endfunction()
 
-# Copies a shared library into a folder of the build, under the name that the loader asks for.
-function(lgh_carry_library library folder)
+# Copies a shared library into a folder of the build, under the name that the loader asks for, and
+# sets `carried` to the copy, which is what to link.
+function(lgh_carry_library carried library folder)
     file(REAL_PATH ${library} file)
     if(NOT file MATCHES "\\.so")
-        return() # an archive needs no carrying
+        set(${carried} ${library} PARENT_SCOPE) # an archive needs no carrying
+        return()
     endif()
     execute_process(COMMAND ${CMAKE_READELF} -d ${file} OUTPUT_VARIABLE dynamic
                     COMMAND_ERROR_IS_FATAL ANY)
@@ -27,6 +29,7 @@ function(lgh_carry_library library folder)
     endif()
     file(MAKE_DIRECTORY ${folder})
     file(COPY_FILE ${file} ${folder}/${CMAKE_MATCH_1} ONLY_IF_DIFFERENT)
+    set(${carried} ${folder}/${CMAKE_MATCH_1} PARENT_SCOPE)
 endfunction()
 
 # ---- CUDA: headers alone, the libraries are opened at run time -----------------------------------
@@ -75,6 +78,6 @@ if(LGH_TESTS)
     lgh_require(LGH_CMOCKA_LIBRARY "libcmocka")
     add_library(loggerhead_cmocka INTERFACE)
     target_include_directories(loggerhead_cmocka SYSTEM INTERFACE ${LGH_CMOCKA_INCLUDE_DIR})
-    target_link_libraries(loggerhead_cmocka INTERFACE ${LGH_CMOCKA_LIBRARY})
-    lgh_carry_library(${LGH_CMOCKA_LIBRARY} ${PROJECT_BINARY_DIR}/tests)
+    lgh_carry_library(carried_cmocka ${LGH_CMOCKA_LIBRARY} ${PROJECT_BINARY_DIR}/tests)
+    target_link_libraries(loggerhead_cmocka INTERFACE ${carried_cmocka})
 endif()
