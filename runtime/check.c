@@ -185,7 +185,15 @@ lgh_status lgh__check_forward(lgh_forward_args *a, const lgh_plan *plan,
     return check_outputs(plan, a);
 }
 
+static lgh_status check_statistics(const float *values, const char *name) {
+    RETURN_IF((uintptr_t)values % sizeof(float) != 0, INVALID,
+              "args->%s is not aligned to its elements of 4 bytes", name);
+    return LGH_SUCCESS;
+}
+
 static lgh_status check_gradients(const lgh_backward_args *a) {
+    FORWARD(check_statistics(a->lse, "lse"));
+    FORWARD(check_statistics(a->entropy, "entropy"));
     FORWARD(check_value(a->grad_logp, "grad_logp"));
     FORWARD(check_value(a->grad_entropy, "grad_entropy"));
     FORWARD(check_value(a->grad_lse, "grad_lse"));

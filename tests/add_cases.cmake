@@ -1,7 +1,7 @@
 # Read by ctest: asks each test program for its cases and adds one test for each.
 
-# lgh_add_cases(PROGRAM DEVICE LABELS TIMEOUT): DEVICE is cpu, cuda or none.
-function(lgh_add_cases program device labels timeout)
+# lgh_add_cases(PROGRAM DEVICE LABELS TIMEOUT SERIAL): DEVICE is cpu, cuda or none, SERIAL a boolean.
+function(lgh_add_cases program device labels timeout serial)
     set(folder ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
     set(prefix ${program}.)
     set(arguments)
@@ -20,7 +20,7 @@ function(lgh_add_cases program device labels timeout)
     foreach(name IN LISTS names)
         add_test(${prefix}${name} ${folder}/${program} ${arguments} ${name})
         set_tests_properties(${prefix}${name} PROPERTIES
-            LABELS "${labels}" TIMEOUT ${timeout} SKIP_RETURN_CODE 77
+            LABELS "${labels}" TIMEOUT ${timeout} RUN_SERIAL ${serial} SKIP_RETURN_CODE 77
             ENVIRONMENT LGH_CACHE_DIR=${folder}/cache)
     endforeach()
 endfunction()

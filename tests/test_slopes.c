@@ -1,0 +1,151 @@
+/* test_slopes.c - gradients of log-prob, entropy and log-sum-exp against central differences of the
+ * float64 oracle, on a tiny shape. A gradient of the entropy is refused or missing elsewhere; seen
+ * in SkyRL. */
+#include "case_oracle.h"
+#include "harness.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "promises.h"
+
+enum { TOKENS = 5, WIDTH = 8, VOCAB = 19 };
+
+/* The operands as FP32, which holds a BF16 operand and the small steps away from it. */
+typedef struct slope_problem {
+    const case_problem *p;
+    float hidden[TOKENS * WIDTH];
+    float weight[VOCAB * WIDTH];
+} slope_problem;
+
+static void widen(float *to, const lgh_const_matrix *from) {
+    double wide[VOCAB * WIDTH];
+    const size_t count = (size_t)(from->rows * from->columns);
+    if (from->dtype == LGH_BF16)
+        lgh_widen_bf16(wide, from->data, count);
+    else
+        lgh_widen_fp32(wide, from->data, count);
+    for (size_t i = 0; i < count; i++)
+        to[i] = (float)wide[i];
+}
+
+static slope_problem slope_problem_of(const case_problem *p) {
+    slope_problem s = {.p = p};
+    const lgh_const_matrix hidden = case_hidden(p), weight = case_weight(p);
+    widen(s.hidden, &hidden);
+    widen(s.weight, &weight);
+    return s;
+}
+
+static double loss(const slope_problem *s) {
+    const case_problem *p = s->p;
+    const lgh_const_matrix hidden = {s->hidden, TOKENS, WIDTH, WIDTH, LGH_FP32};
+    const lgh_const_matrix weight = {s->weight, VOCAB, WIDTH, WIDTH, LGH_FP32};
+    const reference_options options = case_options(p);
+    double logp[TOKENS], lse[TOKENS], entropy[TOKENS], sum = 0;
+    const reference_outputs outputs = {logp, lse, entropy, NULL};
+    reference_forward(&hidden, &weight, p->targets, &options, &outputs);
+    for (int i = 0; i < TOKENS; i++)
+        sum += case_gradient_at(&p->grad_logp, i) * logp[i] +
+               case_gradient_at(&p->grad_entropy, i) * entropy[i] +
+               case_gradient_at(&p->grad_lse, i) * lse[i];
+    return sum;
+}
+
+/* Along one element, with the steps that a float can take. */
+static double slope(const slope_problem *s, float *element) {
+    const float at = *element, above = at + 1e-3f, below = at - 1e-3f;
+    *element = above;
+    double rise = loss(s);
+    *element = below;
+    rise -= loss(s);
+    *element = at;
+    return rise / ((double)above - (double)below);
+}
+
+static case_expected expect_slopes(const case_problem *p) {
+    slope_problem s = slope_problem_of(p);
+    case_expected e = case_expected_create(p, 0);
+    for (int i = 0; i < TOKENS * WIDTH; i++)
+        e.dhidden[i] = slope(&s, &s.hidden[i]);
+    for (int i = 0; i < VOCAB * WIDTH; i++)
+        e.dweight[i] = slope(&s, &s.weight[i]);
+    return e;
+}
+
+/* The entropy's gradient without its mean: -e p ln p in place of -e p (ln p + H), which is what a
+ * gradient e H of the log-sum-exp adds. */
+static case_expected expect_no_mean(const case_problem *p) {
+    float values[TOKENS];
+    case_problem faulty = *p;
+    faulty.grad_lse = (case_gradient){.form = CASE_VECTOR, .values = values};
+    for (int i = 0; i < TOKENS; i++)
+        values[i] = (float)(case_gradient_at(&p->grad_lse, i) +
+                            case_gradient_at(&p->grad_entropy, i) * (double)p->entropy[i]);
+    return case_expect(&faulty, NULL);
+}
+
+static void check_slopes(lgh_dtype dtype, case_form g, case_form e, case_form l) {
+    case_problem p = case_of(TOKENS, WIDTH, VOCAB);
+    case_set_operands(&p, dtype);
+    p.temperature = 0.7f;
+    case_open(&p);
+    case_fill(&p, 22, 1.0, 0.6);
+    p.grad_logp.form = g;
+    p.grad_entropy.form = e;
+    p.grad_lse.form = l;
+    case_run(&p);
+    case_expected slopes = expect_slopes(&p);
+    for (int part = CASE_DHIDDEN; part <= CASE_OTHER_ROWS; part *= 2)
+        lgh_assert_close(case_gradient_error(&p, &slopes, part), 0, promise_slopes(dtype),
+                         "relative L2 error");
+    reference_options undivided = case_options(&p);
+    undivided.temperature = 1.0;
+    case_expected faulty = case_expect(&p, &undivided);
+    case_assert_gradients_outside(&p, &faulty, CASE_GRADIENTS);
+    case_expected_destroy(&faulty);
+    if (e != CASE_ABSENT) {
+        faulty = expect_no_mean(&p);
+        case_assert_gradients_outside(&p, &faulty, CASE_GRADIENTS);
+        case_expected_destroy(&faulty);
+    }
+    case_expected_destroy(&slopes);
+    case_close(&p);
+}
+
+static void logp_gradient_is_its_slope(void **state) {
+    (void)state;
+    for (const lgh_dtype *dtype = case_operand_dtypes(); *dtype != LGH_DTYPE_NONE; dtype++)
+        check_slopes(*dtype, CASE_VECTOR, CASE_ABSENT, CASE_ABSENT);
+}
+
+static void entropy_gradient_is_its_slope(void **state) {
+    (void)state;
+    for (const lgh_dtype *dtype = case_operand_dtypes(); *dtype != LGH_DTYPE_NONE; dtype++)
+        check_slopes(*dtype, CASE_ABSENT, CASE_VECTOR, CASE_ABSENT);
+}
+
+static void lse_gradient_is_its_slope(void **state) {
+    (void)state;
+    for (const lgh_dtype *dtype = case_operand_dtypes(); *dtype != LGH_DTYPE_NONE; dtype++)
+        check_slopes(*dtype, CASE_ABSENT, CASE_ABSENT, CASE_VECTOR);
+}
+
+static void gradients_together_are_the_slope_of_the_sum(void **state) {
+    (void)state;
+    for (const lgh_dtype *dtype = case_operand_dtypes(); *dtype != LGH_DTYPE_NONE; dtype++) {
+        check_slopes(*dtype, CASE_VECTOR, CASE_VECTOR, CASE_ABSENT);
+        check_slopes(*dtype, CASE_VECTOR, CASE_VECTOR, CASE_VECTOR);
+        check_slopes(*dtype, CASE_HOST, CASE_HOST, CASE_HOST);
+    }
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logp_gradient_is_its_slope),
+        cmocka_unit_test(entropy_gradient_is_its_slope),
+        cmocka_unit_test(lse_gradient_is_its_slope),
+        cmocka_unit_test(gradients_together_are_the_slope_of_the_sum),
+    };
+    return lgh_test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}
