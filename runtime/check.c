@@ -107,8 +107,9 @@ static lgh_status check_matrix(const lgh_plan *plan, const lgh_const_matrix *m, 
     RETURN_IF(m->dtype != dtype, INVALID, "args->%s.dtype is %s, but the plan's is %s", name,
               lgh__dtype_name(m->dtype), lgh__dtype_name(dtype));
     RETURN_IF(m->row_stride < columns || m->row_stride > INT64_MAX / 16 / (rows + 1), INVALID,
-              "args->%s.row_stride is %lld elements; rows have %lld", name,
-              (long long)m->row_stride, (long long)columns);
+              "args->%s.row_stride is %lld elements; rows have %lld, and all of them must be "
+              "addressable",
+              name, (long long)m->row_stride, (long long)columns);
     RETURN_IF(!m->data && rows > 0, INVALID, "args->%s.data is null", name);
     return check_alignment(plan, m, name);
 }

@@ -65,6 +65,10 @@ static int64_t dweight_staging(const lgh__chunked_config *c, const lgh_plan_opti
 }
 
 static lgh_status choose_backward_block(lgh__chunked_config *c, const lgh_plan_options *o) {
+    if (o->dhidden_dtype == LGH_DTYPE_NONE && o->dweight_dtype == LGH_DTYPE_NONE) {
+        c->backward_block = o->max_tokens; /* there is no backward pass to fit */
+        return LGH_SUCCESS;
+    }
     const int64_t budget = o->backward_budget > 0 ? o->backward_budget : DEFAULT_BUDGET;
     const int64_t token_bytes = backward_token_bytes(c, o);
     /* Each of the three parts of the layout may need padding to the alignment. */

@@ -128,11 +128,15 @@ static lgh_status choose_pair(lgh__chunk_product *pair, lgh__trial *trial,
     return lgh__choose_like(&pair->last, trial, &s, &pair->whole);
 }
 
+static int has_backward(const lgh_plan_options *o) {
+    return o->dhidden_dtype != LGH_DTYPE_NONE || o->dweight_dtype != LGH_DTYPE_NONE;
+}
+
 static lgh_status choose_products(lgh__chunked *e, const lgh_plan_options *o, lgh__trial *trial) {
     const lgh__chunked_config *c = &e->config;
     lgh__matmul logits = logits_shape(o, c->forward_block, c->forward_chunk);
     FORWARD(lgh__choose_product(&e->forward_logits, trial, &logits, NULL));
-    if (o->dhidden_dtype == LGH_DTYPE_NONE && o->dweight_dtype == LGH_DTYPE_NONE)
+    if (!has_backward(o))
         return LGH_SUCCESS;
     logits = logits_shape(o, c->backward_block, c->backward_chunk);
     FORWARD(lgh__choose_product(&e->backward_logits, trial, &logits, &e->forward_logits));
@@ -214,6 +218,8 @@ static lgh__workspace_need workspace(const lgh_plan *plan, lgh_pass pass, int64_
     const lgh__chunked *e = plan->state;
     if (pass == LGH_PASS_FORWARD)
         return (lgh__workspace_need){lgh__chunked_forward_layout(&e->config, tokens).bytes, 0};
+    if (!has_backward(&plan->options))
+        return (lgh__workspace_need){0, 0};
     const lgh__backward_layout layout =
         lgh__chunked_backward_layout(&e->config, &plan->options, tokens);
     return (lgh__workspace_need){layout.bytes, layout.beyond_budget};

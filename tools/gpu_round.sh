@@ -8,7 +8,7 @@
 #   --build DIR             the build tree, built here or carried from another machine (its test
 #                           lists are relative to the tree); build/default without it, which is
 #                           built first if it does not exist
-#   --out DIR               where logs and the summary go; ./gpu_round without it
+#   --out DIR               where logs and the summary go; build/gpu_round without it
 #   --steps LIST            comma-separated, of tests,memcheck,racecheck,bench; all without it
 #   --jobs N                gpu tests to run at a time; 1 without it, since some watch the GPU's
 #                           memory
@@ -26,7 +26,7 @@ set -euo pipefail
 
 source_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$source_folder/build/default
-out=gpu_round
+out=$source_folder/build/gpu_round
 steps=tests,memcheck,racecheck,bench
 jobs=1
 sanitize_regex='^cuda\.test_([a-z]+_)?cases\.'

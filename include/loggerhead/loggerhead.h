@@ -169,12 +169,13 @@ typedef struct lgh_context_options {
     { sizeof(lgh_context_options), LGH_DEVICE_CPU, 0, 0, NULL, NULL }
 
 /**
- * Opens a device. On CUDA it loads the driver, NVRTC and cuBLASLt and retains the device's primary
- * context, which every later call pushes for its own duration and pops again.
+ * Opens a device. On CUDA it loads the driver and cuBLASLt (NVRTC comes with the first plan that
+ * has a kernel to compile or look up) and retains the device's primary context, which every later
+ * call pushes for its own duration and pops again.
  *
  * Fails with LGH_ERROR_LIBRARY_NOT_FOUND (the text lists where it looked), LGH_ERROR_NO_DEVICE,
  * LGH_ERROR_INVALID_ARGUMENT, LGH_ERROR_UNSUPPORTED (built without CUDA headers), LGH_ERROR_DEVICE,
- * LGH_ERROR_OUT_OF_MEMORY; *context is then NULL.
+ * LGH_ERROR_OUT_OF_MEMORY, LGH_ERROR_SYSTEM (a thread does not start); *context is then NULL.
  * @return status
  */
 LGH_API lgh_status lgh_context_create(lgh_context **context, const lgh_context_options *options);
@@ -191,7 +192,8 @@ LGH_API lgh_status lgh_context_device_name(const lgh_context *context, char *tex
 
 /* ---- Memory, for programs without CUDA code of their own ----------------------------------- */
 
-/** Allocates bytes of the device's memory, aligned to 256 bytes; 0 bytes gives NULL. */
+/** Allocates bytes of the device's memory, aligned to 256 bytes; 0 bytes gives NULL. Fails with
+ *  LGH_ERROR_INVALID_ARGUMENT, LGH_ERROR_OUT_OF_MEMORY, LGH_ERROR_DEVICE. */
 LGH_API lgh_status lgh_memory_allocate(lgh_context *context, size_t bytes, void **memory);
 
 /** Frees what lgh_memory_allocate gave. NULL is a no-op. */
@@ -199,7 +201,7 @@ LGH_API void lgh_memory_free(lgh_context *context, void *memory);
 
 /**
  * Copies bytes between any two places, host or device, in the order of the stream, and returns when
- * the copy is done.
+ * the copy is done. Fails with LGH_ERROR_INVALID_ARGUMENT or LGH_ERROR_DEVICE.
  */
 LGH_API lgh_status lgh_memory_copy(lgh_context *context, void *to, const void *from, size_t bytes,
                                    void *stream);
@@ -235,9 +237,9 @@ typedef struct lgh_plan_options {
     uint32_t outputs;          /**< LGH_OUTPUT_ bits that lgh_forward may be asked for */
     int64_t ignore_index;      /**< a target that does not count, default -100 */
     int64_t backward_budget;   /**< bytes of workspace that lgh_backward may use; 0 = 512 MiB */
-    int64_t token_block;       /**< tokens worked on at a time; 0 = what the workspace allows. Fewer
-                                  cost speed and save workspace; results stay bit-equal, dweight
-                                  (a sum over tokens) apart */
+    int64_t token_block; /**< CUDA: tokens worked on at a time; 0 = what the workspace allows. Fewer
+                            cost speed and save workspace; results stay bit-equal, dweight
+                            (a sum over tokens) apart */
 } lgh_plan_options;
 
 #define LGH_PLAN_OPTIONS_INIT                                                                      \
@@ -253,8 +255,8 @@ typedef struct lgh_plan_options {
  *
  * Fails with LGH_ERROR_INVALID_ARGUMENT or LGH_ERROR_UNSUPPORTED (the text names the option),
  * LGH_ERROR_WORKSPACE (the budget is below the least possible, which the text gives),
- * LGH_ERROR_COMPILE, LGH_ERROR_CUBLASLT, LGH_ERROR_DEVICE, LGH_ERROR_OUT_OF_MEMORY; *plan is then
- * NULL.
+ * LGH_ERROR_LIBRARY_NOT_FOUND (NVRTC, and no cached kernel), LGH_ERROR_COMPILE, LGH_ERROR_CUBLASLT,
+ * LGH_ERROR_DEVICE, LGH_ERROR_OUT_OF_MEMORY; *plan is then NULL.
  * @return status
  */
 LGH_API lgh_status lgh_plan_create(lgh_plan **plan, lgh_context *context,
@@ -265,7 +267,8 @@ LGH_API void lgh_plan_destroy(lgh_plan *plan);
 
 /**
  * Writes a readable account of the chosen configuration with its terminating zero, cut to capacity
- * bytes. *length, if wanted, receives the full length without the zero.
+ * bytes. *length, if wanted, receives the full length without the zero. Fails with
+ * LGH_ERROR_INVALID_ARGUMENT.
  */
 LGH_API lgh_status lgh_plan_describe(const lgh_plan *plan, char *text, size_t capacity,
                                      size_t *length);
@@ -314,6 +317,8 @@ typedef struct lgh_forward_args {
  * Rows that do not count: a target equal to the plan's ignore_index gives 0 for every output. A
  * target below 0 or at or past vocab_size that is not ignore_index gives log-probs of 0; its lse
  * and entropy are those of the row. N = 0 succeeds and writes nothing.
+ *
+ * No output may overlap an input or another output.
  *
  * A token's results depend bit for bit only on its hidden row, the weight, its target and T: not on
  * N, its position, its neighbours or the token block.
@@ -379,7 +384,9 @@ typedef struct lgh_backward_args {
  * their size: with FP32 operands the bound asks for |lse| below about 150, and for target
  * probabilities that are not within 1e-2 of 1 in every row.
  *
- * Workspace, stream and failures as for lgh_forward. No output may overlap an input.
+ * Workspace, stream and failures as for lgh_forward. No output may overlap an input or another
+ * output. On CUDA every row of hidden and weight must be finite, rows that do not count among them:
+ * their gradients of 0 are multiplied by it.
  * @return status
  */
 LGH_API lgh_status lgh_backward(const lgh_plan *plan, const lgh_backward_args *args,
