@@ -61,6 +61,11 @@ static lgh_status load_kernels(lgh__chunked *e, const lgh_plan_options *o) {
     return lgh__cuda_kernel(e->cuda, &round, &e->round);
 }
 
+/* The products' algorithms are chosen for so many tokens, not for a plan's blocks: plans that
+ * differ in these alone are offered the same algorithms in the same order, and so give the same
+ * bits. */
+#define CHOICE_TOKENS 2048
+
 /* The alignment of every row of a matrix with `width` elements of `size` bytes that starts at a
  * 16-byte boundary. */
 static int row_alignment(int64_t width, size_t size) {
@@ -119,12 +124,12 @@ static lgh_status choose_pair(lgh__chunk_product *pair, lgh__trial *trial,
                               const lgh_plan_options *o, const lgh__chunked_config *c,
                               shape_function shape) {
     const int64_t last = o->vocab_size % c->backward_chunk;
-    lgh__matmul s = shape(o, c->backward_block, c->backward_chunk, c->backward_chunk);
+    lgh__matmul s = shape(o, CHOICE_TOKENS, c->backward_chunk, c->backward_chunk);
     FORWARD(lgh__choose_product(&pair->whole, trial, &s, NULL));
     pair->last = pair->whole;
     if (last == 0)
         return LGH_SUCCESS;
-    s = shape(o, c->backward_block, c->backward_chunk, last);
+    s = shape(o, CHOICE_TOKENS, c->backward_chunk, last);
     return lgh__choose_like(&pair->last, trial, &s, &pair->whole);
 }
 
@@ -134,11 +139,11 @@ static int has_backward(const lgh_plan_options *o) {
 
 static lgh_status choose_products(lgh__chunked *e, const lgh_plan_options *o, lgh__trial *trial) {
     const lgh__chunked_config *c = &e->config;
-    lgh__matmul logits = logits_shape(o, c->forward_block, c->forward_chunk);
+    lgh__matmul logits = logits_shape(o, CHOICE_TOKENS, c->forward_chunk);
     FORWARD(lgh__choose_product(&e->forward_logits, trial, &logits, NULL));
     if (!has_backward(o))
         return LGH_SUCCESS;
-    logits = logits_shape(o, c->backward_block, c->backward_chunk);
+    logits = logits_shape(o, CHOICE_TOKENS, c->backward_chunk);
     FORWARD(lgh__choose_product(&e->backward_logits, trial, &logits, &e->forward_logits));
     if (o->dhidden_dtype != LGH_DTYPE_NONE)
         FORWARD(choose_pair(&e->dhidden, trial, o, c, dhidden_shape));
