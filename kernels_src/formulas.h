@@ -20,6 +20,9 @@ LGH_FORMULA lgh_real lgh_exp(lgh_real u) {
 LGH_FORMULA lgh_real lgh_log(lgh_real s) {
     return logf(s);
 }
+LGH_FORMULA lgh_real lgh_tanh(lgh_real y) {
+    return tanhf(y);
+}
 /* The larger one; a NaN wins. */
 LGH_FORMULA lgh_real lgh_larger(lgh_real a, lgh_real b) {
     lgh_real y;
@@ -41,6 +44,9 @@ LGH_FORMULA lgh_real lgh_exp(lgh_real u) {
 LGH_FORMULA lgh_real lgh_log(lgh_real s) {
     return log(s);
 }
+LGH_FORMULA lgh_real lgh_tanh(lgh_real y) {
+    return tanh(y);
+}
 LGH_FORMULA lgh_real lgh_larger(lgh_real a, lgh_real b) {
     return a < b ? b : a;
 }
@@ -49,6 +55,24 @@ LGH_FORMULA lgh_real lgh_larger(lgh_real a, lgh_real b) {
 /* exp of this is 0 in float and double alike, and a product with it is finite: 0 * -inf never
  * arises from a logit of -inf. */
 #define LGH_LOWEST_EXPONENT (-1.0e4f)
+
+/* The largest temperature: the largest finite FP32 number, since temperatures are FP32. */
+#define LGH_HIGHEST_TEMPERATURE 3.402823466e+38f
+
+LGH_FORMULA int lgh_temperature_is_valid(lgh_real temperature) {
+    return temperature > 0 && temperature <= LGH_HIGHEST_TEMPERATURE;
+}
+
+/* c tanh(x / c) */
+LGH_FORMULA lgh_real lgh_softcap(lgh_real x, lgh_real cap) {
+    return cap * lgh_tanh(x / cap);
+}
+
+/* The derivative of the softcap where its value is `capped`: 1 - tanh^2. */
+LGH_FORMULA lgh_real lgh_softcap_slope(lgh_real capped, lgh_real cap) {
+    lgh_real tangent = capped / cap;
+    return 1 - tangent * tangent;
+}
 
 /* What a set of logits adds up to. The sums are relative to the set's own maximum, so that neither
  * overflows, and weighted has terms of one sign, so that the entropy has no cancellation. */

@@ -5,12 +5,14 @@
 #include "error.h"
 #include "plan.h"
 #include "threads.h"
+#include "value.h"
 
 #include <string.h>
 
 static int has_backward(const lgh_plan *plan) {
     return plan->options.dhidden_dtype != LGH_DTYPE_NONE ||
-           plan->options.dweight_dtype != LGH_DTYPE_NONE;
+           plan->options.dweight_dtype != LGH_DTYPE_NONE ||
+           plan->options.dbias_dtype != LGH_DTYPE_NONE;
 }
 
 static lgh_status prepare(lgh_plan *plan) {
@@ -64,5 +66,25 @@ static void describe(const lgh_plan *plan, lgh__text *text) {
         describe_pass(plan, LGH_PASS_BACKWARD, "backward", text);
 }
 
+static lgh_status live_rows(const lgh_plan *plan, const void *targets, int64_t tokens,
+                            int32_t *rows, int32_t *count, void *stream) {
+    (void)stream;
+    *count = 0;
+    for (int64_t token = 0; token < tokens; token++)
+        if (lgh__target_at(targets, plan->options.targets_dtype, token) !=
+            plan->options.ignore_index)
+            rows[(*count)++] = (int32_t)token;
+    return LGH_SUCCESS;
+}
+
 const lgh__engine lgh__cpu_engine = {
-    "cpu", prepare, release, workspace, lgh__cpu_forward, lgh__cpu_backward, zero, describe};
+    .name = "cpu",
+    .prepare = prepare,
+    .release = release,
+    .workspace = workspace,
+    .forward = lgh__cpu_forward,
+    .backward = lgh__cpu_backward,
+    .zero = zero,
+    .live_rows = live_rows,
+    .describe = describe,
+};

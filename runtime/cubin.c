@@ -249,7 +249,7 @@ lgh_status lgh__cubin_get(lgh__compiled *out, const lgh__compilation *what, cons
         return LGH_SUCCESS;
     FORWARD(lgh__nvrtc_compile(out, what));
     if (!cached || !store(&e, what, out))
-        *note = "no writable folder for compiled kernels: every process compiles them anew; "
-                "LGH_CACHE_DIR names one";
+        *note = "the kernel cache is not writable: every process compiles its kernels anew; "
+                "LGH_CACHE_DIR names another folder";
     return LGH_SUCCESS;
 }

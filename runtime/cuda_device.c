@@ -46,7 +46,7 @@ void lgh__cuda_close(lgh__cuda *cuda) {
 lgh_status lgh__cuda_kernel(lgh__cuda *cuda, const lgh__kernel_name *name, void **function) {
     const char *note;
     FORWARD(lgh__kernels_get(&cuda->kernels, &cuda->device, name, function, &note));
-    if (note && cuda->log && !atomic_exchange(&cuda->noted, 1))
+    if (note && cuda->log)
         cuda->log(cuda->log_user, note);
     return LGH_SUCCESS;
 }

@@ -5,13 +5,10 @@
 #include "driver.h"
 #include "kernel.h"
 
-#include <stdatomic.h>
-
 typedef struct lgh__cuda {
     lgh__device device;
     void *cublaslt;
     lgh__kernels kernels;
-    atomic_int noted; /* one line about the cache is enough */
     lgh_log_callback log;
     void *log_user;
 } lgh__cuda;

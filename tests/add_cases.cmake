@@ -1,7 +1,6 @@
 # Read by ctest: asks each test program for its cases and adds one test for each.
 
-# lgh_add_cases(PROGRAM DEVICE LABELS TIMEOUT SERIAL): DEVICE is cpu, cuda or none, SERIAL TRUE or
-# FALSE.
+# lgh_add_cases(PROGRAM DEVICE LABELS TIMEOUT SERIAL): DEVICE is cpu, cuda or none, SERIAL a boolean.
 function(lgh_add_cases program device labels timeout serial)
     set(folder ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
     set(prefix ${program}.)

@@ -25,7 +25,7 @@ static float *copy(const float *values, int64_t count) {
 static case_problem random_problem(int64_t tokens, lgh_dtype operands, lgh_dtype results) {
     case_problem p = case_of(tokens, WIDTH, VOCAB);
     case_set_operands(&p, operands);
-    p.options.dhidden_dtype = p.options.dweight_dtype = results;
+    case_set_results(&p, results);
     p.temperature = 0.7f;
     case_open(&p);
     case_fill(&p, 32, 1.0, 0.4);

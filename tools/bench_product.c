@@ -30,7 +30,7 @@ static lgh_status allocate_logits(lgh_tool_operands *operands, const lgh_tool_gp
         bytes = available / 10 * 9;
     operands->logits_bytes = bytes;
     FORWARD(lgh__driver_allocate(&operands->logits, bytes));
-    return lgh__driver_zero(operands->logits, 1, bytes, bytes, gpu->stream);
+    return lgh__driver_fill(operands->logits, 0, 1, bytes, bytes, gpu->stream);
 }
 
 static lgh_status open_operands(lgh_tool_operands *operands, const lgh_tool_gpu *gpu,
@@ -70,9 +70,14 @@ static lgh_status run_block(const lgh_tool_operands *on, lgh_tool_product_kind k
     void *c = kind == LGH_TOOL_LOGITS    ? on->logits
               : kind == LGH_TOOL_DHIDDEN ? on->dhidden
                                          : on->dweight;
-    return lgh__cublaslt_run(on->cublaslt, &block->matmul, algorithm, (const char *)a + block->a,
-                             (const char *)b + block->b, (char *)c + block->c, on->workspace,
-                             WORKSPACE_BYTES, stream);
+    const lgh__operands operands = {
+        .a = (const char *)a + block->a,
+        .b = (const char *)b + block->b,
+        .c = (char *)c + block->c,
+        .workspace = on->workspace,
+        .workspace_bytes = WORKSPACE_BYTES,
+    };
+    return lgh__cublaslt_run(on->cublaslt, &block->matmul, algorithm, &operands, stream);
 }
 
 lgh_status lgh_tool_product_run(void *subject, void *stream) {

@@ -169,7 +169,7 @@ lgh_status lgh_tool_subject_both(void *subject, void *stream) {
 }
 
 static lgh_status zero(void *data, size_t bytes, void *stream) {
-    return lgh__driver_zero(data, 1, bytes, bytes, stream);
+    return lgh__driver_fill(data, 0, 1, bytes, bytes, stream);
 }
 
 lgh_status lgh_tool_subject_clear(const lgh_tool_subject *s, const lgh_tool_gpu *gpu) {

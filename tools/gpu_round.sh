@@ -8,13 +8,12 @@
 #   --build DIR             the build tree, built here or carried from another machine (its test
 #                           lists are relative to the tree); build/default without it, which is
 #                           built first if it does not exist
-#   --out DIR               where logs and the summary go; build/gpu_round without it
+#   --out DIR               where logs and the summary go; ./gpu_round without it
 #   --steps LIST            comma-separated, of tests,memcheck,racecheck,bench; all without it
 #   --jobs N                gpu tests to run at a time; 1 without it, since some watch the GPU's
 #                           memory
-#   --sanitize-regex REGEX  the gpu tests to run under compute-sanitizer; without it those of
-#                           results under memcheck, and one with both passes under racecheck,
-#                           which takes minutes for cuBLASLt's kernels
+#   --sanitize-regex REGEX  the gpu tests to run under compute-sanitizer; '^cuda\.test_cases\.'
+#                           without it
 #   --sanitizer-args ARGS   further arguments of compute-sanitizer, split at blanks
 #   --bench-args ARGS       arguments of 'loggerhead bench', split at blanks
 #
@@ -27,12 +26,10 @@ set -euo pipefail
 
 source_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$source_folder/build/default
-out=$source_folder/build/gpu_round
+out=gpu_round
 steps=tests,memcheck,racecheck,bench
 jobs=1
-sanitize_regex=
-memcheck_regex='^cuda\.test_(cases|gradient_cases|mask_cases|slopes|temperature_cases)\.'
-racecheck_regex='^cuda\.test_cases\.padded_columns_take_no_gradient$'
+sanitize_regex='^cuda\.test_cases\.'
 sanitizer_args=()
 bench_args=()
 
@@ -88,41 +85,29 @@ run_tests() {
 
 # The cases that the pattern selects, as lines of PROGRAM CASE; test names are cuda.PROGRAM.CASE.
 selected_cases() {
-    ctest --test-dir "$build" -L '^gpu$' -R "$1" -N |
+    ctest --test-dir "$build" -L '^gpu$' -R "$sanitize_regex" -N |
         sed -n 's/^ *Test *#[0-9]*: cuda\.\([^.]*\)\.\(.*\)$/\1 \2/p'
 }
 
 # All cases of a program share one process, since loading it under compute-sanitizer takes longer
 # than most cases.
 run_sanitizer() {
-    local tool=$1 cases program programs names status=0 judged=(--error-exitcode 99)
-    local regex=${sanitize_regex:-$memcheck_regex}
-    # cuBLASLt's kernels order their accesses by means that racecheck takes for races: its reports
-    # count where they name a kernel of this library.
-    if [[ $tool == racecheck ]]; then
-        judged=()
-        regex=${sanitize_regex:-$racecheck_regex}
-    fi
+    local tool=$1 cases program programs names status=0
     command -v compute-sanitizer >/dev/null || {
         echo "compute-sanitizer, which comes with the CUDA toolkit, is not on the PATH"
         return 1
     }
-    cases=$(selected_cases "$regex")
+    cases=$(selected_cases)
     [[ -n $cases ]] || {
-        echo "no gpu test matches $regex"
+        echo "no gpu test matches $sanitize_regex"
         return 1
     }
     mapfile -t programs < <(cut -d' ' -f1 <<<"$cases" | sort -u)
     for program in "${programs[@]}"; do
         mapfile -t names < <(sed -n "s/^$program //p" <<<"$cases")
         echo "-- $tool: $program, ${#names[@]} cases"
-        LGH_CACHE_DIR=$build/tests/cache compute-sanitizer --tool "$tool" "${judged[@]}" \
-            "${sanitizer_args[@]}" "$build/tests/$program" --device cuda "${names[@]}" |
-            tee "$out/$tool.$program.log" || status=1
-        if [[ $tool == racecheck ]] && grep -q 'at [a-z_]*_kernel+0x' "$out/$tool.$program.log"; then
-            echo "-- racecheck: a report names a kernel of this library"
-            status=1
-        fi
+        LGH_CACHE_DIR=$build/tests/cache compute-sanitizer --tool "$tool" --error-exitcode 99 \
+            "${sanitizer_args[@]}" "$build/tests/$program" --device cuda "${names[@]}" || status=1
     done
     return "$status"
 }

@@ -1,0 +1,26 @@
+/* gather_rows.cu - brings the rows of a token block together, in another type if need be. One block
+ * of threads per row; rows that are no token become 0.
+ *
+ * The definitions before the source must give
+ *     LGH_THREADS     threads of a block
+ *     LGH_FROM        the type (dtypes.cuh) of the rows
+ *     LGH_TO          the type of the result
+ */
+#include "dtypes.cuh"
+#include "rows.cuh"
+
+#if !defined(LGH_THREADS) || !defined(LGH_FROM) || !defined(LGH_TO)
+#error "a definition is missing: see the top of gather_rows.cu"
+#endif
+
+extern "C" __global__ void __launch_bounds__(LGH_THREADS)
+    gather_rows_kernel(const __grid_constant__ lgh_gather_rows_params p) {
+    typedef element<LGH_FROM>::word from_word;
+    typedef element<LGH_TO>::word to_word;
+    const long long token = token_of(p.block, blockIdx.x);
+    const from_word *from = static_cast<const from_word *>(p.from) + token * p.from_stride;
+    to_word *to = static_cast<to_word *>(p.to) + blockIdx.x * p.to_stride;
+    for (long long c = threadIdx.x; c < p.columns; c += LGH_THREADS)
+        to[c] =
+            token == LGH_NO_TOKEN ? narrow<LGH_TO>(0.0f) : narrow<LGH_TO>(widen<LGH_FROM>(from[c]));
+}
