@@ -10,6 +10,7 @@
 #ifdef __CUDACC_RTC__
 #define LGH_FORMULA static __device__ __forceinline__
 #define LGH_REAL_MAX 3.402823466e+38f
+#define LGH_ILOGB ilogbf
 typedef float lgh_real;
 /* ex2.approx has a relative error of 2^-22 over its whole range (PTX ISA, ex2). */
 LGH_FORMULA lgh_real lgh_exp(lgh_real u) {
@@ -19,6 +20,19 @@ LGH_FORMULA lgh_real lgh_exp(lgh_real u) {
 }
 LGH_FORMULA lgh_real lgh_log(lgh_real s) {
     return logf(s);
+}
+/* tanhf branches, and some kernels that have unrolled many of it spill. An odd polynomial below
+ * 0.6, 1 - 2 / (exp(2 |y|) + 1) above: a relative error of 3.4e-7, most of it that of ex2. */
+LGH_FORMULA lgh_real lgh_tanh(lgh_real y) {
+    const lgh_real size = fabsf(y), s = y * y;
+    lgh_real p = -6.26911972e-3f;
+    p = p * s + 2.11109591e-2f;
+    p = p * s - 5.38739488e-2f;
+    p = p * s + 1.33329154e-1f;
+    p = p * s - 3.33333303e-1f;
+    const lgh_real small = size * s * p + size;
+    const lgh_real large = 1.0f - __fdividef(2.0f, lgh_exp(2.0f * size) + 1.0f);
+    return copysignf(size < 0.6f ? small : large, y);
 }
 /* The larger one; a NaN wins. */
 LGH_FORMULA lgh_real lgh_larger(lgh_real a, lgh_real b) {
@@ -34,12 +48,16 @@ LGH_FORMULA lgh_real lgh_larger(lgh_real a, lgh_real b) {
 #endif
 #define LGH_FORMULA static inline
 #define LGH_REAL_MAX DBL_MAX
+#define LGH_ILOGB ilogb
 typedef double lgh_real;
 LGH_FORMULA lgh_real lgh_exp(lgh_real u) {
     return LGH_HOST_EXP(u);
 }
 LGH_FORMULA lgh_real lgh_log(lgh_real s) {
     return log(s);
+}
+LGH_FORMULA lgh_real lgh_tanh(lgh_real y) {
+    return tanh(y);
 }
 LGH_FORMULA lgh_real lgh_larger(lgh_real a, lgh_real b) {
     return a < b ? b : a;
@@ -49,6 +67,26 @@ LGH_FORMULA lgh_real lgh_larger(lgh_real a, lgh_real b) {
 /* exp of this is 0 in float and double alike, and a product with it is finite: 0 * -inf never
  * arises from a logit of -inf. */
 #define LGH_LOWEST_EXPONENT (-1.0e4f)
+
+/* The largest temperature: the largest finite FP32 number, since temperatures are FP32. */
+#define LGH_HIGHEST_TEMPERATURE 3.402823466e+38f
+
+LGH_FORMULA int lgh_temperature_is_valid(lgh_real temperature) {
+    return temperature > 0 && temperature <= LGH_HIGHEST_TEMPERATURE;
+}
+
+/* c tanh(x / c) */
+LGH_FORMULA lgh_real lgh_softcap(lgh_real x, lgh_real cap) {
+    return cap * lgh_tanh(x / cap);
+}
+
+/* The derivative of the softcap at x: 1 - tanh^2 = 4 q / (1 + q)^2 with q = exp(-2 |x / c|), which
+ * keeps its digits where tanh is all but 1. */
+LGH_FORMULA lgh_real lgh_softcap_slope(lgh_real x, lgh_real cap) {
+    lgh_real y = x / cap;
+    lgh_real q = lgh_exp(y < 0 ? 2 * y : -2 * y);
+    return 4 * q / ((1 + q) * (1 + q));
+}
 
 /* What a set of logits adds up to. The sums are relative to the set's own maximum, so that neither
  * overflows, and weighted has terms of one sign, so that the entropy has no cancellation. */
@@ -153,6 +191,15 @@ LGH_FORMULA lgh_real lgh_logit_gradient(lgh_row_gradient r, lgh_real x, int is_t
     if (is_target)
         dz += r.grad_logp;
     return dz * r.inverse_temperature;
+}
+
+/* The exponent of the power of two that takes FP16 gradients of at most `bound` to between 4096 and
+ * 8192, an eighth of what FP16 holds. */
+LGH_FORMULA int lgh_scale_exponent(lgh_real bound) {
+    if (!(bound > 0) || bound > 3.402823466e+38f)
+        return 0;
+    int exponent = 12 - LGH_ILOGB(bound);
+    return exponent < -100 ? -100 : exponent > 100 ? 100 : exponent;
 }
 
 #endif

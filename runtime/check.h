@@ -12,6 +12,8 @@ lgh_status lgh__check_forward(lgh_forward_args *filled, const lgh_plan *plan,
                               const lgh_forward_args *given);
 lgh_status lgh__check_backward(lgh_backward_args *filled, const lgh_plan *plan,
                                const lgh_backward_args *given);
+lgh_status lgh__check_live_rows(const lgh_plan *plan, const void *targets, int64_t tokens,
+                                const int32_t *rows, const int32_t *count);
 
 /** Fails with LGH_ERROR_WORKSPACE unless the workspace suffices for the pass. */
 lgh_status lgh__check_workspace(const lgh_plan *plan, lgh_pass pass, int64_t tokens,

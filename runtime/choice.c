@@ -1,6 +1,7 @@
 /* choice.c - choosing an algorithm for a product. */
 #include "choice.h"
 
+#include "configuration.h"
 #include "error.h"
 
 #define MOST_CANDIDATES 8
@@ -27,7 +28,7 @@ static lgh_status choose_fastest(lgh__product *best, lgh__trial *trial, const lg
                                  int *found) {
     float best_time = 0.0f, time = 0.0f;
     for (int i = 0; i < count; ++i) {
-        const lgh__product candidate = {*shape, candidates[i], i};
+        const lgh__product candidate = {*shape, candidates[i]};
         int passes;
         if (*found == 0 && !keep_reference)
             trial->has_reference = 0; /* of a candidate that failed */
@@ -62,7 +63,7 @@ lgh_status lgh__choose_product(lgh__product *product, lgh__trial *trial, const l
 
 lgh_status lgh__choose_like(lgh__product *product, lgh__trial *trial, const lgh__matmul *shape,
                             const lgh__product *model) {
-    const lgh__product candidate = {*shape, model->algorithm, model->candidate};
+    const lgh__product candidate = {*shape, model->algorithm};
     int passes;
     float time;
     FORWARD(lgh__trial_begin(trial, shape, 0));
@@ -70,5 +71,24 @@ lgh_status lgh__choose_like(lgh__product *product, lgh__trial *trial, const lgh_
     if (!passes)
         return lgh__choose_product(product, trial, shape, NULL);
     *product = candidate;
+    return LGH_SUCCESS;
+}
+
+lgh_status lgh__choose_named(lgh__product *product, lgh__trial *trial, const lgh__matmul *shape,
+                             const lgh__product *twin, const char *configuration, const char *key) {
+    char algorithm[LGH__ALGORITHM_TEXT];
+    int passes = 0;
+    float time;
+    product->shape = *shape;
+    FORWARD(lgh__configuration_text(configuration, key, algorithm, sizeof algorithm));
+    FORWARD(lgh__algorithm_read(&product->algorithm, algorithm, key));
+    FORWARD(lgh__trial_begin(trial, shape, twin != NULL));
+    if (!lgh__cublaslt_splits_k(&product->algorithm))
+        FORWARD(try_candidate(trial, product, &passes, &time));
+    RETURN_IF(
+        !passes, LGH_ERROR_UNSUPPORTED,
+        "options->configuration: the %s is an algorithm that this cuBLASLt or GPU cannot run with "
+        "the promised bits (m=%lld n=%lld k=%lld)",
+        key, (long long)shape->m, (long long)shape->n, (long long)shape->k);
     return LGH_SUCCESS;
 }

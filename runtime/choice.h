@@ -15,6 +15,11 @@
 lgh_status lgh__choose_product(lgh__product *product, lgh__trial *trial, const lgh__matmul *shape,
                                const lgh__product *twin);
 
+/** Takes the algorithm that a configuration's text names for `key`, if it passes the trial; fails
+ *  with LGH_ERROR_UNSUPPORTED and the key if it does not. */
+lgh_status lgh__choose_named(lgh__product *product, lgh__trial *trial, const lgh__matmul *shape,
+                             const lgh__product *twin, const char *configuration, const char *key);
+
 /** Chooses for a shape that matters little to the time: `model`'s algorithm if it passes the trial,
  *  else as lgh__choose_product does. */
 lgh_status lgh__choose_like(lgh__product *product, lgh__trial *trial, const lgh__matmul *shape,

@@ -62,7 +62,8 @@ void lgh_context_destroy(lgh_context *context) {
 
 lgh_status lgh_context_device_name(const lgh_context *context, char *text, size_t capacity) {
     RETURN_IF(!context, LGH_ERROR_INVALID_ARGUMENT, "context is null");
-    RETURN_IF(!text || capacity == 0, LGH_ERROR_INVALID_ARGUMENT, "text is null or has no room");
+    RETURN_IF(!text, LGH_ERROR_INVALID_ARGUMENT, "text is null");
+    RETURN_IF(capacity == 0, LGH_ERROR_INVALID_ARGUMENT, "capacity is 0, no room for text");
 #if LGH_WITH_CUDA
     if (context->cuda) {
         const lgh__device *device = &context->cuda->device;

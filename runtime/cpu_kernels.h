@@ -39,36 +39,40 @@ typedef struct lgh__cpu_stats {
     double sum[LGH__CPU_TILE];
     double weighted[LGH__CPU_TILE];
     double sum_at_one[LGH__CPU_TILE];
+    int64_t best[LGH__CPU_TILE]; /* the first row of the weight whose logit is max */
 } lgh__cpu_stats;
 
-/* Tokens that count, gathered for a tile. */
+/* Tokens that count, gathered for a tile; all 0 past count. */
 typedef struct lgh__cpu_tokens {
     int64_t count;
     int64_t index[LGH__CPU_TILE];  /* the token's row in hidden and in the vectors of the call */
-    int64_t target[LGH__CPU_TILE]; /* -1: none */
-    double lse[LGH__CPU_TILE];     /* from here on for the backward pass; 0 past count */
+    int64_t target[LGH__CPU_TILE]; /* a row of the weight; -1: none */
+    double inverse_temperature[LGH__CPU_TILE];
+    double lse[LGH__CPU_TILE]; /* from here on for the backward pass */
     double entropy[LGH__CPU_TILE];
     double grad_logp[LGH__CPU_TILE];
     double grad_entropy[LGH__CPU_TILE];
     double grad_lse[LGH__CPU_TILE];
 } lgh__cpu_tokens;
 
+/* Entries are counted as rows of the weight. A softcap of 0 is none; with one, the logits are those
+ * that it has capped. */
 typedef struct lgh__cpu_kernels {
     const char *name;
     void (*widen)(double *to, const void *from, lgh_dtype dtype, int64_t count);
     void (*multiply)(const lgh__cpu_product *product);
-    /** Rounds a tile's logits to float and then to BF16. */
-    void (*round_logits)(double *x, int64_t rows, int64_t lanes);
-    /** Merges a tile's logits into the statistics of its lanes; at_one adds those at T = 1. */
+    /** Rounds a tile's logits to float and then to this 16-bit dtype. */
+    void (*round_logits)(double *x, int64_t rows, int64_t lanes, lgh_dtype dtype);
+    /** Merges a tile's logits into the statistics of its lanes, which have a temperature each; row
+     *  0 is entry `first`; at_one adds the sums at T = 1. */
     void (*add_stats)(lgh__cpu_stats *stats, const double *x, int64_t rows, int64_t lanes,
-                      double inverse_temperature, int at_one);
-    /** Replaces logits by their gradients: lanes are tokens, row 0 is entry `first` of the
-     *  vocabulary. */
+                      const double *inverse_temperature, int64_t first, int at_one);
+    /** Replaces logits by their gradients: lanes are tokens, row 0 is entry `first`. */
     void (*token_lanes)(double *x, int64_t rows, int64_t lanes, const lgh__cpu_tokens *tokens,
-                        int64_t first, double inverse_temperature);
-    /** The same where rows are tokens and lane 0 is entry `first` of the vocabulary. */
+                        int64_t first, double softcap);
+    /** The same where rows are tokens and lane 0 is entry `first`. */
     void (*token_rows)(double *x, int64_t lanes, const lgh__cpu_tokens *tokens, int64_t first,
-                       double inverse_temperature);
+                       double softcap);
 } lgh__cpu_kernels;
 
 /** The sets that this processor can run, best first; NULL for an index past the last. */

@@ -21,6 +21,10 @@ KERNEL_TARGET static void KERNEL(widen)(double *restrict to, const void *restric
         const uint16_t *bits = from;
         for (int64_t k = 0; k < count; k++)
             to[k] = (double)lgh__float_from_bf16(bits[k]);
+    } else if (dtype == LGH_FP16) {
+        const uint16_t *bits = from;
+        for (int64_t k = 0; k < count; k++)
+            to[k] = (double)lgh__float_from_fp16(bits[k]);
     } else {
         const float *values = from;
         for (int64_t k = 0; k < count; k++)
@@ -63,23 +67,47 @@ KERNEL_TARGET static void KERNEL(multiply)(const lgh__cpu_product *p) {
     }
 }
 
-KERNEL_TARGET static void KERNEL(round_logits)(double *x, int64_t rows, int64_t lanes) {
+KERNEL_TARGET static void KERNEL(round_logits)(double *x, int64_t rows, int64_t lanes,
+                                               lgh_dtype dtype) {
+    for (int64_t row = 0; row < rows; row++) {
+        double *logits = x + row * LGH__CPU_PITCH;
+        if (dtype == LGH_BF16)
+            for (int64_t i = 0; i < lanes; i++)
+                logits[i] = (double)lgh__float_from_bf16(lgh__bf16_from_float((float)logits[i]));
+        else
+            for (int64_t i = 0; i < lanes; i++)
+                logits[i] = (double)lgh__float_from_fp16(lgh__fp16_from_float((float)logits[i]));
+    }
+}
+
+/* The tile's maxima, and the entries that have them. Those start finite, so that a tile of nothing
+ * but -inf sums to 0 and not to NaN. */
+KERNEL_TARGET static void KERNEL(find_best)(lgh__cpu_stats *restrict tile, const double *restrict x,
+                                            int64_t rows, int64_t lanes, int64_t first) {
+    for (int64_t lane = 0; lane < lanes; lane++) {
+        tile->max[lane] = -LGH_REAL_MAX;
+        tile->best[lane] = first;
+    }
     for (int64_t row = 0; row < rows; row++)
         for (int64_t lane = 0; lane < lanes; lane++) {
-            double *logit = x + row * LGH__CPU_PITCH + lane;
-            *logit = (double)lgh__float_from_bf16(lgh__bf16_from_float((float)*logit));
+            double logit = x[row * LGH__CPU_PITCH + lane];
+            int larger = logit > tile->max[lane];
+            tile->max[lane] = larger ? logit : tile->max[lane];
+            tile->best[lane] = larger ? first + row : tile->best[lane];
         }
 }
 
 /* Statistics of the tile alone; max is already the tile's. */
 KERNEL_TARGET static void KERNEL(sum_tile)(lgh__cpu_stats *restrict tile, const double *restrict x,
-                                           int64_t rows, int64_t lanes, double inverse_temperature,
-                                           int at_one) {
+                                           int64_t rows, int64_t lanes,
+                                           const double *restrict inverse_temperature, int at_one) {
+    for (int64_t lane = 0; lane < lanes; lane++)
+        tile->sum[lane] = tile->weighted[lane] = tile->sum_at_one[lane] = 0;
     for (int64_t row = 0; row < rows; row++) {
         const double *logits = x + row * LGH__CPU_PITCH;
         for (int64_t lane = 0; lane < lanes; lane++) {
             lgh_row_stats s = {tile->max[lane], tile->sum[lane], tile->weighted[lane], 0};
-            lgh_row_stats_add(&s, logits[lane], inverse_temperature);
+            lgh_row_stats_add(&s, logits[lane], inverse_temperature[lane]);
             tile->sum[lane] = s.sum;
             tile->weighted[lane] = s.weighted;
         }
@@ -93,25 +121,19 @@ KERNEL_TARGET static void KERNEL(sum_tile)(lgh__cpu_stats *restrict tile, const 
 
 KERNEL_TARGET static void KERNEL(add_stats)(lgh__cpu_stats *restrict stats,
                                             const double *restrict x, int64_t rows, int64_t lanes,
-                                            double inverse_temperature, int at_one) {
+                                            const double *restrict inverse_temperature,
+                                            int64_t first, int at_one) {
     lgh__cpu_stats tile;
-    for (int64_t lane = 0; lane < lanes; lane++) {
-        /* Finite, so that a tile of nothing but -inf sums to 0 and not to NaN. */
-        tile.max[lane] = -LGH_REAL_MAX;
-        tile.sum[lane] = tile.weighted[lane] = tile.sum_at_one[lane] = 0;
-    }
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t lane = 0; lane < lanes; lane++) {
-            double logit = x[row * LGH__CPU_PITCH + lane];
-            tile.max[lane] = logit > tile.max[lane] ? logit : tile.max[lane];
-        }
+    KERNEL(find_best)(&tile, x, rows, lanes, first);
     KERNEL(sum_tile)(&tile, x, rows, lanes, inverse_temperature, at_one);
     for (int64_t lane = 0; lane < lanes; lane++) {
         lgh_row_stats a = {stats->max[lane], stats->sum[lane], stats->weighted[lane],
                            stats->sum_at_one[lane]};
         lgh_row_stats b = {tile.max[lane], tile.sum[lane], tile.weighted[lane],
                            tile.sum_at_one[lane]};
-        a = lgh_row_stats_merge(a, b, inverse_temperature);
+        if (b.max > a.max)
+            stats->best[lane] = tile.best[lane];
+        a = lgh_row_stats_merge(a, b, inverse_temperature[lane]);
         stats->max[lane] = a.max;
         stats->sum[lane] = a.sum;
         stats->weighted[lane] = a.weighted;
@@ -119,32 +141,40 @@ KERNEL_TARGET static void KERNEL(add_stats)(lgh__cpu_stats *restrict stats,
     }
 }
 
-static inline lgh_row_gradient KERNEL(row_gradient)(const lgh__cpu_tokens *tokens, int64_t i,
-                                                    double inverse_temperature) {
-    lgh_row_gradient row = {inverse_temperature,  tokens->lse[i],          tokens->entropy[i],
-                            tokens->grad_logp[i], tokens->grad_entropy[i], tokens->grad_lse[i]};
+static inline lgh_row_gradient KERNEL(row_gradient)(const lgh__cpu_tokens *tokens, int64_t i) {
+    lgh_row_gradient row = {
+        tokens->inverse_temperature[i], tokens->lse[i],          tokens->entropy[i],
+        tokens->grad_logp[i],           tokens->grad_entropy[i], tokens->grad_lse[i]};
     return row;
+}
+
+/* The softcap's slope from its value, for which float64 has the digits: it is off by 1e-16 only. */
+static inline double KERNEL(differentiate)(lgh_row_gradient row, double x, int is_target,
+                                           double softcap) {
+    double dx = lgh_logit_gradient(row, x, is_target);
+    return softcap > 0 ? dx * (1 - x / softcap * (x / softcap)) : dx;
 }
 
 KERNEL_TARGET static void KERNEL(token_lanes)(double *restrict x, int64_t rows, int64_t lanes,
                                               const lgh__cpu_tokens *restrict tokens, int64_t first,
-                                              double inverse_temperature) {
+                                              double softcap) {
     for (int64_t row = 0; row < rows; row++)
         for (int64_t lane = 0; lane < lanes; lane++) {
             double *logit = x + row * LGH__CPU_PITCH + lane;
-            *logit = lgh_logit_gradient(KERNEL(row_gradient)(tokens, lane, inverse_temperature),
-                                        *logit, tokens->target[lane] == first + row);
+            *logit = KERNEL(differentiate)(KERNEL(row_gradient)(tokens, lane), *logit,
+                                           tokens->target[lane] == first + row, softcap);
         }
 }
 
 KERNEL_TARGET static void KERNEL(token_rows)(double *restrict x, int64_t lanes,
                                              const lgh__cpu_tokens *restrict tokens, int64_t first,
-                                             double inverse_temperature) {
+                                             double softcap) {
     for (int64_t row = 0; row < tokens->count; row++) {
-        lgh_row_gradient gradient = KERNEL(row_gradient)(tokens, row, inverse_temperature);
+        lgh_row_gradient gradient = KERNEL(row_gradient)(tokens, row);
         for (int64_t lane = 0; lane < lanes; lane++) {
             double *logit = x + row * LGH__CPU_PITCH + lane;
-            *logit = lgh_logit_gradient(gradient, *logit, tokens->target[row] == first + lane);
+            *logit = KERNEL(differentiate)(gradient, *logit, tokens->target[row] == first + lane,
+                                           softcap);
         }
     }
 }

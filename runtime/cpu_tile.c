@@ -4,6 +4,8 @@
 #include "context.h"
 #include "threads.h"
 
+#include "formulas.h"
+
 #include <stdatomic.h>
 #include <string.h>
 
@@ -59,6 +61,8 @@ lgh__cpu_layout lgh__cpu_layout_of(const lgh_plan *plan, lgh_pass pass) {
 }
 
 int64_t lgh__cpu_lanes_per_tile(const lgh__cpu_layout *layout, int64_t total) {
+    if (total == 0)
+        return LGH__CPU_PANEL;
     int64_t rounds = divide_up(total, layout->workers * layout->lanes);
     return round_up(divide_up(total, layout->workers * rounds), LGH__CPU_PANEL);
 }
@@ -101,7 +105,7 @@ void lgh__cpu_run_tiles(const lgh_plan *plan, const lgh__cpu_layout *layout, voi
                         .slice = layout->slice};
     atomic_init(&queue.next, 0);
     queue.prototype.kernels = lgh__cpu_kernels_at(0);
-    queue.prototype.logits_rounding = plan->options.logits_rounding;
+    queue.prototype.options = &plan->options;
     queue.prototype.hidden_size = plan->options.hidden_size;
     queue.prototype.sum_pitch = round_up(plan->options.hidden_size, LGH__CPU_PANEL);
     lgh__threads_run(plan->context->threads, work_in_slice, &queue, least(layout->workers, count));
@@ -146,8 +150,37 @@ static void widen_rows(lgh__cpu_tile *tile, const lgh_const_matrix *matrix, cons
         memset(tile->block + row * BLOCK_PITCH, 0, (size_t)columns * sizeof(double));
 }
 
+const double *lgh__cpu_widen_bias(const lgh__cpu_tile *tile, double to[LGH__CPU_TILE],
+                                  const void *bias, int64_t first, int64_t count) {
+    lgh_dtype dtype = tile->options->bias_dtype;
+    if (dtype == LGH_DTYPE_NONE)
+        return NULL;
+    memset(to, 0, LGH__CPU_TILE * sizeof *to);
+    tile->kernels->widen(to, (const char *)bias + (size_t)first * lgh_dtype_size(dtype), dtype,
+                         count);
+    return to;
+}
+
+static void add_bias(lgh__cpu_tile *tile, int64_t rows, lgh__cpu_bias bias) {
+    for (int64_t row = 0; row < rows; row++) {
+        double *x = tile->x + row * LGH__CPU_PITCH;
+        for (int64_t lane = 0; bias.of_rows && lane < tile->lanes; lane++)
+            x[lane] += bias.of_rows[row];
+        for (int64_t lane = 0; bias.of_lanes && lane < tile->lanes; lane++)
+            x[lane] += bias.of_lanes[lane];
+    }
+}
+
+static void cap_logits(lgh__cpu_tile *tile, int64_t rows) {
+    for (int64_t row = 0; row < rows; row++) {
+        double *x = tile->x + row * LGH__CPU_PITCH;
+        for (int64_t lane = 0; lane < tile->lanes; lane++)
+            x[lane] = lgh_softcap(x[lane], (double)tile->options->softcap);
+    }
+}
+
 void lgh__cpu_compute_logits(lgh__cpu_tile *tile, const lgh_const_matrix *matrix,
-                             const int64_t *index, int64_t count) {
+                             const int64_t *index, int64_t count, lgh__cpu_bias bias) {
     int64_t rows = round_up(count, LGH__CPU_PANEL);
     memset(tile->x, 0, (size_t)rows * LGH__CPU_PITCH * sizeof(double));
     for (int64_t k = 0; k < tile->hidden_size; k += LGH__CPU_BLOCK) {
@@ -166,8 +199,11 @@ void lgh__cpu_compute_logits(lgh__cpu_tile *tile, const lgh_const_matrix *matrix
                                     .depth = depth};
         tile->kernels->multiply(&product);
     }
-    if (tile->logits_rounding == LGH_BF16)
-        tile->kernels->round_logits(tile->x, rows, tile->lanes);
+    add_bias(tile, rows, bias);
+    if (tile->options->logits_rounding != LGH_DTYPE_NONE)
+        tile->kernels->round_logits(tile->x, rows, tile->lanes, tile->options->logits_rounding);
+    if (tile->options->softcap > 0)
+        cap_logits(tile, rows);
 }
 
 void lgh__cpu_add_product(lgh__cpu_tile *tile, const lgh_const_matrix *matrix, const int64_t *index,

@@ -21,13 +21,13 @@ typedef struct lgh__cpu_layout {
 lgh__cpu_layout lgh__cpu_layout_of(const lgh_plan *plan, lgh_pass pass);
 
 /** How many lanes each tile takes so that `total` of them spread evenly; a multiple of
- *  LGH__CPU_PANEL. */
+ *  LGH__CPU_PANEL, and at least that. */
 int64_t lgh__cpu_lanes_per_tile(const lgh__cpu_layout *layout, int64_t total);
 
 /* A worker's tile. */
 typedef struct lgh__cpu_tile {
     const lgh__cpu_kernels *kernels;
-    lgh_dtype logits_rounding;
+    const lgh_plan_options *options;
     int64_t hidden_size; /* D */
     int64_t lanes;       /* of the tile at hand, up to a multiple of LGH__CPU_PANEL */
     int64_t sum_pitch;   /* D up to a multiple of LGH__CPU_PANEL */
@@ -48,9 +48,21 @@ void lgh__cpu_run_tiles(const lgh_plan *plan, const lgh__cpu_layout *layout, voi
 void lgh__cpu_set_lanes(lgh__cpu_tile *tile, const lgh_const_matrix *matrix, const int64_t *index,
                         int64_t count);
 
-/** Fills x with the logits of the lanes and rows index[0 .. count - 1] of a matrix. */
+/* What is added to each dot product: a number per row, or a number per lane, or nothing. */
+typedef struct lgh__cpu_bias {
+    const double *of_rows;  /* or NULL */
+    const double *of_lanes; /* or NULL */
+} lgh__cpu_bias;
+
+/** Widens the call's bias of entries first .. first + count - 1, and fills up with zeros. NULL
+ * where the plan has none. */
+const double *lgh__cpu_widen_bias(const lgh__cpu_tile *tile, double to[LGH__CPU_TILE],
+                                  const void *bias, int64_t first, int64_t count);
+
+/** Fills x with the logits of the lanes and rows index[0 .. count - 1] of a matrix: with bias,
+ *  rounding and softcap. */
 void lgh__cpu_compute_logits(lgh__cpu_tile *tile, const lgh_const_matrix *matrix,
-                             const int64_t *index, int64_t count);
+                             const int64_t *index, int64_t count, lgh__cpu_bias bias);
 
 /** Adds x^T rows to sum, for the rows that lgh__cpu_compute_logits was just given. */
 void lgh__cpu_add_product(lgh__cpu_tile *tile, const lgh_const_matrix *matrix, const int64_t *index,

@@ -89,7 +89,14 @@ size_t lgh__cublaslt_version(void) {
 }
 
 static cudaDataType_t data_type(lgh_dtype dtype) {
-    return dtype == LGH_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    switch (dtype) {
+    case LGH_BF16:
+        return CUDA_R_16BF;
+    case LGH_FP16:
+        return CUDA_R_16F;
+    default:
+        return CUDA_R_32F;
+    }
 }
 
 /* cuBLASLt's descriptors of a product, on the stack. `left` and `right` are its A and B: our B and
@@ -116,6 +123,14 @@ static lgh_status describe_matmul(descriptors *d, const lgh__matmul *shape) {
                                               CUDA_R_32F));
     SET_MATMUL(CUBLASLT_MATMUL_DESC_TRANSA, left);
     SET_MATMUL(CUBLASLT_MATMUL_DESC_TRANSB, right);
+    if (shape->has_bias) {
+        const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+        SET_MATMUL(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    }
+    if (shape->scales) {
+        const int32_t mode = CUBLASLT_POINTER_MODE_DEVICE;
+        SET_MATMUL(CUBLASLT_MATMUL_DESC_POINTER_MODE, mode);
+    }
     return LGH_SUCCESS;
 }
 
@@ -163,6 +178,12 @@ static int splits_k(const cublasLtMatmulAlgo_t *algorithm) {
     return result != CUBLAS_STATUS_SUCCESS || splits > 1; /* unknown is not good enough */
 }
 
+int lgh__cublaslt_splits_k(const lgh__algorithm *algorithm) {
+    cublasLtMatmulAlgo_t restored;
+    memcpy(&restored, algorithm, sizeof restored);
+    return splits_k(&restored);
+}
+
 #define MOST_CANDIDATES 32
 
 static lgh_status query(void *handle, const lgh__matmul *shape, uint64_t workspace_bytes,
@@ -203,21 +224,20 @@ lgh_status lgh__cublaslt_any_candidates(void *handle, const lgh__matmul *shape,
 }
 
 lgh_status lgh__cublaslt_run(void *handle, const lgh__matmul *shape,
-                             const lgh__algorithm *algorithm, const void *a, const void *b, void *c,
-                             void *workspace, size_t workspace_bytes, void *stream) {
-    const float one = 1.0f, beta = shape->accumulate ? 1.0f : 0.0f;
-    descriptors d;
+                             const lgh__algorithm *algorithm, const lgh__operands *o,
+                             void *stream) {
+    const float one = 1.0f, addend = shape->accumulate ? 1.0f : 0.0f;
+    const float *alpha = shape->scales ? o->alpha : &one;
+    const float *beta = shape->scales ? o->beta : &addend;
+    descriptors described, *d = &described;
     cublasLtMatmulAlgo_t restored;
-    FORWARD(describe(&d, shape));
+    FORWARD(describe(d, shape));
+    if (shape->has_bias)
+        SET_MATMUL(CUBLASLT_MATMUL_DESC_BIAS_POINTER, o->bias);
     memcpy(&restored, algorithm, sizeof restored);
-    CUBLASLT_(cublasLtMatmul(handle, &d.matmul, /* */
-                             &one,              /* alpha */
-                             b, &d.left,        /* A in columns */
-                             a, &d.right,       /* B in columns */
-                             &beta,             /* */
-                             c, &d.result,      /* C, read where beta is not 0 */
-                             c, &d.result,      /* D, in place */
-                             &restored,         /* */
-                             workspace, workspace_bytes, stream));
+    /* Our B is its A and our A its B; C is read where beta is not 0, and D is C. */
+    CUBLASLT_(cublasLtMatmul(handle, &d->matmul, alpha, o->b, &d->left, o->a, &d->right, beta, o->c,
+                             &d->result, o->c, &d->result, &restored, o->workspace,
+                             o->workspace_bytes, stream));
     return LGH_SUCCESS;
 }

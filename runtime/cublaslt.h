@@ -9,14 +9,16 @@
 
 #include "loggerhead/loggerhead.h"
 
-/** C[m, n] = op(A)[m, k] op(B)[k, n] + (accumulate ? C : 0), FP32 accumulation. */
+/** C[m, n] = op(A)[m, k] op(B)[k, n] + (accumulate ? C : 0) (+ bias[n]), FP32 accumulation. */
 typedef struct lgh__matmul {
     int64_t m, n, k;
     int a_transposed; /* A is stored as [k, m] */
     int b_transposed; /* B is stored as [n, k] */
     int accumulate;
-    lgh_dtype operands;                        /* of A and B: LGH_BF16 */
-    lgh_dtype result;                          /* of C */
+    int has_bias;       /* adds a vector of n to every row */
+    int scales;         /* alpha and beta are read from device memory */
+    lgh_dtype operands; /* of A and B: LGH_BF16, LGH_FP16 or LGH_FP32, never TF32 */
+    lgh_dtype result;   /* of C */
     int64_t a_stride, b_stride, c_stride;      /* row strides in elements */
     int a_alignment, b_alignment, c_alignment; /* of every row's start, in bytes, 2 to 16 */
 } lgh__matmul;
@@ -46,9 +48,22 @@ lgh_status lgh__cublaslt_any_candidates(void *handle, const lgh__matmul *shape,
                                         size_t workspace_bytes, lgh__algorithm *candidates,
                                         int capacity, int *count);
 
+/** Whether an algorithm splits the sum over k, or nothing is known about it. */
+int lgh__cublaslt_splits_k(const lgh__algorithm *algorithm);
+
+/** What a product works on; everything lies in device memory. */
+typedef struct lgh__operands {
+    const void *a, *b;
+    void *c;
+    const float *bias;         /* [n], where the shape has one; at a multiple of 16 bytes */
+    const float *alpha, *beta; /* where the shape scales */
+    void *workspace;
+    size_t workspace_bytes;
+} lgh__operands;
+
 /** Enqueues the product. Allocates nothing, on the host neither. */
 lgh_status lgh__cublaslt_run(void *handle, const lgh__matmul *shape,
-                             const lgh__algorithm *algorithm, const void *a, const void *b, void *c,
-                             void *workspace, size_t workspace_bytes, void *stream);
+                             const lgh__algorithm *algorithm, const lgh__operands *operands,
+                             void *stream);
 
 #endif

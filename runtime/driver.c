@@ -190,15 +190,15 @@ lgh_status lgh__driver_copy(void *to, const void *from, size_t bytes, void *stre
     return LGH_SUCCESS;
 }
 
-lgh_status lgh__driver_zero(void *data, size_t rows, size_t row_bytes, size_t stride_bytes,
-                            void *stream) {
+lgh_status lgh__driver_fill(void *data, int byte, size_t rows, size_t row_bytes,
+                            size_t stride_bytes, void *stream) {
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)data;
     if (rows == 0 || row_bytes == 0)
         return LGH_SUCCESS;
     if (stride_bytes == row_bytes)
-        CU_(cuMemsetD8Async(address, 0, rows * row_bytes, stream));
+        CU_(cuMemsetD8Async(address, (unsigned char)byte, rows * row_bytes, stream));
     else
-        CU_(cuMemsetD2D8Async(address, stride_bytes, 0, row_bytes, rows, stream));
+        CU_(cuMemsetD2D8Async(address, stride_bytes, (unsigned char)byte, row_bytes, rows, stream));
     return LGH_SUCCESS;
 }
 

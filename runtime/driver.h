@@ -36,9 +36,9 @@ lgh_status lgh__driver_memory_info(size_t *available, size_t *total);
 /** Copies between any two places in stream order, without waiting. */
 lgh_status lgh__driver_copy(void *to, const void *from, size_t bytes, void *stream);
 
-/** Zeroes `rows` rows of `row_bytes`, `stride_bytes` apart, in stream order. */
-lgh_status lgh__driver_zero(void *data, size_t rows, size_t row_bytes, size_t stride_bytes,
-                            void *stream);
+/** Fills `rows` rows of `row_bytes`, `stride_bytes` apart, with a byte, in stream order. */
+lgh_status lgh__driver_fill(void *data, int byte, size_t rows, size_t row_bytes,
+                            size_t stride_bytes, void *stream);
 
 lgh_status lgh__driver_stream_create(void **stream); /* does not wait for the default stream */
 void lgh__driver_stream_destroy(void *stream);

@@ -4,6 +4,7 @@
 size_t lgh_dtype_size(lgh_dtype dtype) {
     switch (dtype) {
     case LGH_BF16:
+    case LGH_FP16:
         return 2;
     case LGH_FP32:
     case LGH_INT32:
@@ -22,6 +23,8 @@ const char *lgh__dtype_name(lgh_dtype dtype) {
         return "none";
     case LGH_BF16:
         return "bf16";
+    case LGH_FP16:
+        return "fp16";
     case LGH_FP32:
         return "fp32";
     case LGH_INT32:

@@ -5,23 +5,31 @@
 #include "cuda_device.h"
 #include "product.h"
 
+/** Tokens of the products that are chosen: not those of a plan's blocks, so that plans which differ
+ * in them alone are offered the same algorithms in the same order, and so give the same bits. */
+#define LGH__TRIAL_TOKENS 2048
+
 /** Sizes of the products that are to be tried. */
 typedef struct lgh__trial_sizes {
-    int64_t tokens; /* of the largest token block; trials take at most a few thousand */
+    int64_t tokens; /* of the largest block; a trial runs LGH__TRIAL_TOKENS at most */
     int64_t chunk;  /* columns of the widest vocabulary chunk */
     int64_t stride; /* of that chunk's rows of logits */
-    int64_t width;  /* the hidden size */
+    int64_t width;  /* elements from row to row of the hidden size */
+    lgh_dtype operands;
 } lgh__trial_sizes;
 
 /** Zero-initialise, then lgh__trial_open. */
 typedef struct lgh__trial {
     lgh__cuda *cuda;
-    int64_t tokens; /* of the largest run */
+    int64_t tokens; /* of the longest run */
+    size_t element; /* bytes of one of the operands' elements */
     void *stream;
     void *begin, *end; /* events */
     void *compare;     /* the compare_rows kernel */
     void *a, *b, *c;   /* operands: random rows, repeated; result */
     void *reference;   /* rows that every later run must repeat */
+    void *bias;        /* random, of a chunk's stride */
+    void *scalars;     /* 1 and 0, where alpha and beta are read from device memory */
     void *mismatches;
     lgh__matmul reference_shape; /* of the product that wrote the reference */
     int has_reference;

@@ -19,7 +19,7 @@ static inline double promise_outputs(double max_abs_z, int64_t hidden_size, lgh_
 /** Relative L2 error of dhidden, of the dweight rows that are some token's target, and of those
  *  that are none, each by itself. */
 static inline double promise_gradients(lgh_dtype operands, lgh_dtype result, int64_t hidden_size) {
-    if (result == LGH_BF16)
+    if (result != LGH_FP32)
         return 4e-3;
     return operands == LGH_FP32 ? 1e-5 * promise_depth(hidden_size) : 2.5e-3;
 }
@@ -28,6 +28,20 @@ static inline double promise_gradients(lgh_dtype operands, lgh_dtype result, int
 static inline double promise_slopes(lgh_dtype operands) {
     return operands == LGH_FP32 ? 1e-4 : 2.5e-3;
 }
+
+/** How many units in the last place of its format a rounded logit may be off the float64 one, where
+ *  the sum before the rounding is not exact. */
+#define PROMISE_ROUNDED_ULPS 1
+
+/** |sum of dbias| of one token without grad_lse, against the sum of magnitudes; and |sum of p - 1|.
+ *  16-bit operands round each dx. */
+static inline double promise_dbias_sum(lgh_dtype operands) {
+    return operands == LGH_FP32 ? 3e-5 : 0x1p-8;
+}
+#define PROMISE_PROBABILITY_SUM 3e-5
+
+/** Absolute error of logp at D = 4096, V = 151936 and max|z| about 30, which 16-bit logits miss. */
+#define PROMISE_WIDE_LOGP 4e-4
 
 /** Absolute error against the unfused path, where every logit is exact before it is rounded. */
 static inline double promise_unfused(double max_abs_z) {

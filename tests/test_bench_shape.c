@@ -2,6 +2,7 @@
 #include "harness.h"
 
 #include "../tools/bench_cache.h"
+#include "../tools/bench_dtype.h"
 #include "../tools/bench_measure.h"
 #include "../tools/bench_variant.h"
 #include "value.h"
@@ -46,9 +47,9 @@ static void every_known_name_is_its_shape(void **state) {
 }
 
 static void wrong_shapes_are_explained(void **state) {
-    static const char *const wrong[] = {"",       "qwen3-8b,",        ",qwen3-8b",     "0x8x8",
-                                        "8x8",    "8x8x8x8",          "8x8x",          "axbxc",
-                                        "-1x8x8", "8x8x999999999999", "8x8x268435457", " 8x8x8"};
+    static const char *const wrong[] = {
+        "",      "qwen3-8b,", ",qwen3-8b",        "0x8x8",         "8x8",    "8x8x8x8", "8x8x",
+        "axbxc", "-1x8x8",    "8x8x999999999999", "8x8x268435457", " 8x8x8", "8x8x1"};
     char problem[512];
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; ++i) {
@@ -68,8 +69,17 @@ static void wrong_shapes_are_explained(void **state) {
 /* ---- Cuts of products ---------------------------------------------------------------------- */
 
 static double value(const void *matrix, lgh_dtype dtype, int64_t index) {
-    return dtype == LGH_FP32 ? (double)((const float *)matrix)[index]
-                             : (double)lgh__float_from_bf16(((const uint16_t *)matrix)[index]);
+    float number;
+    lgh_tool_widen(&number, matrix, dtype, index, 1);
+    return (double)number;
+}
+
+static void store(void *matrix, lgh_dtype dtype, int64_t index, double number) {
+    if (dtype == LGH_FP32)
+        ((float *)matrix)[index] = (float)number;
+    else
+        ((uint16_t *)matrix)[index] = dtype == LGH_BF16 ? lgh__bf16_from_float((float)number)
+                                                        : lgh__fp16_from_float((float)number);
 }
 
 /* What lgh__cublaslt_run computes, as its header defines it. */
@@ -83,25 +93,24 @@ static void multiply(const lgh__matmul *m, const void *a, const void *b, void *c
                              m->a_transposed ? k * m->a_stride + i : i * m->a_stride + k) *
                        value(b, m->operands,
                              m->b_transposed ? j * m->b_stride + k : k * m->b_stride + j);
-            if (m->result == LGH_FP32)
-                ((float *)c)[at] = (float)sum;
-            else
-                ((uint16_t *)c)[at] = lgh__bf16_from_float((float)sum);
+            store(c, m->result, at, sum);
         }
 }
 
 enum { TOKENS = 9, HIDDEN = 6, VOCAB = 21 };
 
-/* Small whole numbers: every sum is exact in FP32 and BF16, so that any cut gives equal bits. */
-static void fill_whole(uint16_t *numbers, int count, int range) {
-    lgh_random random = {(uint64_t)range};
+/* Small whole numbers: every sum is exact in every dtype, so that any cut gives equal bits. */
+static void fill_whole(void *numbers, lgh_dtype dtype, int count, uint64_t seed) {
+    lgh_random random = {seed};
     for (int i = 0; i < count; ++i)
-        numbers[i] = lgh__bf16_from_float((float)(lgh_random_below(&random, 3) - 1));
+        store(numbers, dtype, i, (double)(lgh_random_below(&random, 3) - 1));
 }
 
+/* Large enough for FP32. */
 typedef struct products {
-    uint16_t hidden[TOKENS * HIDDEN], weight[VOCAB * HIDDEN];
-    uint16_t logits[TOKENS * 24]; /* whole or a chunk */
+    lgh_dtype operands;
+    float hidden[TOKENS * HIDDEN], weight[VOCAB * HIDDEN];
+    float logits[TOKENS * 24]; /* whole or a chunk */
     float dhidden[TOKENS * HIDDEN], dweight[VOCAB * HIDDEN];
 } products;
 
@@ -114,9 +123,10 @@ static void make_logits(products *p, lgh_tool_variant variant, int64_t index) {
 }
 
 static void run_gradients(products *p, lgh_tool_cut cut, int64_t step) {
-    lgh_tool_variant v = {lgh_tool_shape_make(TOKENS, HIDDEN, VOCAB), LGH_TOOL_LOGITS, cut, step};
-    fill_whole(p->hidden, TOKENS * HIDDEN, 11);
-    fill_whole(p->weight, VOCAB * HIDDEN, 12);
+    lgh_tool_variant v = {lgh_tool_shape_make(TOKENS, HIDDEN, VOCAB), LGH_TOOL_LOGITS, cut, step,
+                          p->operands};
+    fill_whole(p->hidden, p->operands, TOKENS * HIDDEN, 11);
+    fill_whole(p->weight, p->operands, VOCAB * HIDDEN, 12);
     memset(p->dhidden, 0x7f, sizeof p->dhidden); /* to be overwritten */
     memset(p->dweight, 0, sizeof p->dweight);    /* to be added to */
     assert_true(lgh_tool_variant_logits_bytes(&v) <= sizeof p->logits);
@@ -134,14 +144,14 @@ static void run_gradients(products *p, lgh_tool_cut cut, int64_t step) {
 }
 
 static double dhidden_at(const products *p, lgh_tool_cut cut, int i) {
-    return value(p->dhidden, cut == LGH_TOOL_CUT_VOCAB ? LGH_FP32 : LGH_BF16, i);
+    return value(p->dhidden, cut == LGH_TOOL_CUT_VOCAB ? LGH_FP32 : p->operands, i);
 }
 
 static double logit(const products *p, int i, int v) {
     double x = 0.0;
     for (int k = 0; k < HIDDEN; ++k)
-        x +=
-            value(p->hidden, LGH_BF16, i * HIDDEN + k) * value(p->weight, LGH_BF16, v * HIDDEN + k);
+        x += value(p->hidden, p->operands, i * HIDDEN + k) *
+             value(p->weight, p->operands, v * HIDDEN + k);
     return x;
 }
 
@@ -150,30 +160,36 @@ static void expect_gradients(const products *p, lgh_tool_cut cut) {
         for (int i = 0; i < TOKENS; ++i) {
             double sum = 0.0;
             for (int v = 0; v < VOCAB; ++v)
-                sum += logit(p, i, v) * value(p->weight, LGH_BF16, v * HIDDEN + k);
+                sum += logit(p, i, v) * value(p->weight, p->operands, v * HIDDEN + k);
             lgh_assert_close(dhidden_at(p, cut, i * HIDDEN + k), sum, 0.0, "dhidden");
         }
         for (int v = 0; v < VOCAB; ++v) {
             double sum = 0.0;
             for (int i = 0; i < TOKENS; ++i)
-                sum += logit(p, i, v) * value(p->hidden, LGH_BF16, i * HIDDEN + k);
+                sum += logit(p, i, v) * value(p->hidden, p->operands, i * HIDDEN + k);
             lgh_assert_close((double)p->dweight[v * HIDDEN + k], sum, 0.0, "dweight");
         }
     }
 }
 
-static void every_cut_computes_the_same_products(void **state) {
+static void check_cuts(lgh_dtype operands) {
     static const struct {
         lgh_tool_cut cut;
         int64_t step;
     } cuts[] = {{LGH_TOOL_WHOLE, 0},     {LGH_TOOL_CUT_VOCAB, 8},  {LGH_TOOL_CUT_VOCAB, 7},
                 {LGH_TOOL_CUT_VOCAB, 5}, {LGH_TOOL_CUT_TOKENS, 4}, {LGH_TOOL_CUT_TOKENS, 3}};
-    (void)state;
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; ++i) {
-        products p;
+        products p = {.operands = operands};
         run_gradients(&p, cuts[i].cut, cuts[i].step);
         expect_gradients(&p, cuts[i].cut);
     }
+}
+
+static void every_cut_computes_the_same_products(void **state) {
+    (void)state;
+    check_cuts(LGH_BF16);
+    check_cuts(LGH_FP16);
+    check_cuts(LGH_FP32);
 }
 
 static void cuts_that_leave_one_chunk_are_left_out(void **state) {
@@ -181,24 +197,28 @@ static void cuts_that_leave_one_chunk_are_left_out(void **state) {
     lgh_tool_shape shape = lgh_tool_shape_make(8192, 4096, 151936);
     char name[64];
     (void)state;
-    assert_int_equal(lgh_tool_variants(variants, &shape, LGH_TOOL_LOGITS), 5);
+    assert_int_equal(lgh_tool_variants(variants, &shape, LGH_TOOL_LOGITS, LGH_BF16), 5);
     assert_int_equal(lgh_tool_variant_blocks(&variants[1]), 19);
     lgh_tool_variant_name(&variants[1], name, sizeof name);
     assert_string_equal(name, "vocabulary chunks of 8192");
     shape = lgh_tool_shape_make(2048, 4096, 32000);
-    assert_int_equal(lgh_tool_variants(variants, &shape, LGH_TOOL_DHIDDEN), 3);
+    assert_int_equal(lgh_tool_variants(variants, &shape, LGH_TOOL_DHIDDEN, LGH_BF16), 3);
     shape = lgh_tool_shape_make(1, 1, 1);
-    assert_int_equal(lgh_tool_variants(variants, &shape, LGH_TOOL_DWEIGHT), 1);
+    assert_int_equal(lgh_tool_variants(variants, &shape, LGH_TOOL_DWEIGHT, LGH_BF16), 1);
 }
 
 static void alignments_follow_from_strides(void **state) {
-    lgh_tool_variant v = {lgh_tool_shape_make(4, 6, 5), LGH_TOOL_DWEIGHT, LGH_TOOL_WHOLE, 0};
+    lgh_tool_variant v = {lgh_tool_shape_make(4, 6, 5), LGH_TOOL_DWEIGHT, LGH_TOOL_WHOLE, 0,
+                          LGH_BF16};
     lgh__matmul m = lgh_tool_variant_block(&v, 0).matmul;
     (void)state;
     assert_int_equal(m.a_stride, 8); /* 5 logits, padded */
     assert_int_equal(m.a_alignment, 16);
     assert_int_equal(m.b_alignment, 4); /* 6 BF16 */
     assert_int_equal(m.c_alignment, 8); /* 6 FP32 */
+    v.operands = LGH_FP32;
+    assert_int_equal(lgh_tool_variant_block(&v, 0).matmul.b_alignment, 8);
+    assert_int_equal(lgh_tool_variant_logits_bytes(&v), 4 * 8 * sizeof(float));
 }
 
 /* ---- Times --------------------------------------------------------------------------------- */

@@ -42,9 +42,8 @@ static case_expected expect_equal_logits(const case_problem *p) {
 }
 
 static case_expected expect_padding(const case_problem *p, int with_gradients) {
-    reference_options options = case_options(p);
-    options.faults.padded_columns = 128;
-    return with_gradients ? case_expect(p, &options) : case_expect_outputs(p, &options);
+    const reference_faults faults = {.padded_columns = 128};
+    return with_gradients ? case_expect(p, &faults) : case_expect_outputs(p, &faults);
 }
 
 static void check_equal_logits(int64_t hidden_size, int64_t vocab_size, float temperature) {
@@ -135,9 +134,8 @@ static case_expected expect_far_logits(const case_problem *p) {
 }
 
 static case_expected expect_maximum_from_zero(const case_problem *p) {
-    reference_options options = case_options(p);
-    options.faults.max_from_zero = 1;
-    return case_expect(p, &options);
+    const reference_faults faults = {.max_from_zero = 1};
+    return case_expect(p, &faults);
 }
 
 static void check_far_logits(lgh_dtype dtype, int64_t vocab_size, int64_t peak, float temperature) {
@@ -230,8 +228,7 @@ static void large_vocabulary_sums_to_one(void **state) {
     for (const lgh_dtype *dtype = case_operand_dtypes(); *dtype != LGH_DTYPE_NONE; dtype++) {
         case_problem p = uniform_logits(*dtype);
         case_run(&p);
-        reference_options padded = case_options(&p);
-        padded.faults.padded_columns = 256;
+        const reference_faults padded = {.padded_columns = 256};
         case_expected faulty = case_expect(&p, &padded);
         for (int i = 0; i < LARGE_TOKENS; i++) {
             lgh_assert_close((double)p.logp[i], -log(LARGE), PROMISE_UNIFORM_LOGP, "logp");

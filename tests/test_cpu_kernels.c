@@ -7,7 +7,7 @@
 
 #include "cpu_exp.h"
 #include "cpu_kernels.h"
-#include "value.h"
+#include "reference.h"
 
 /* Calls a check for every set. */
 static void for_each_set(void (*check)(const lgh__cpu_kernels *kernels)) {
@@ -41,24 +41,33 @@ static void exp_is_within_two_units_in_the_last_place(void **state) {
     assert_true(isnan(lgh__cpu_exp(NAN)));
 }
 
-static void check_widen(const lgh__cpu_kernels *kernels) {
-    enum { COUNT = 67 }; /* more than a vector, and a rest */
-    uint16_t bits[COUNT];
-    float floats[COUNT];
-    double wide[COUNT + 1];
-    lgh_random random = {2};
-    lgh_random_fill_bf16(&random, bits, COUNT, 3);
-    lgh_random_fill_fp32(&random, floats, COUNT, 3);
-    for (int64_t count = 0; count <= COUNT; count++) {
-        wide[count] = 42;
-        kernels->widen(wide, bits, LGH_BF16, count);
-        for (int64_t i = 0; i < count; i++)
-            assert_true(wide[i] == (double)lgh__float_from_bf16(bits[i]));
-        kernels->widen(wide, floats, LGH_FP32, count);
-        for (int64_t i = 0; i < count; i++)
-            assert_true(wide[i] == (double)floats[i]);
-        assert_true(wide[count] == 42);
+/* Every 16-bit number, and as many floats. */
+enum { PATTERNS = 1 << 16 };
+
+static void check_widen_dtype(const lgh__cpu_kernels *kernels, const void *array, lgh_dtype dtype) {
+    static double wide[PATTERNS + 1];
+    const int64_t counts[] = {0, 1, 2, 7, 8, 9, 67, PATTERNS}; /* whole vectors, and rests */
+    for (size_t n = 0; n < sizeof counts / sizeof counts[0]; n++) {
+        wide[counts[n]] = 42;
+        kernels->widen(wide, array, dtype, counts[n]);
+        for (int64_t i = 0; i < counts[n]; i++) {
+            const double right = reference_element(array, dtype, i);
+            assert_true(wide[i] == right || (isnan(wide[i]) && isnan(right)));
+        }
+        assert_true(wide[counts[n]] == 42);
     }
+}
+
+static void check_widen(const lgh__cpu_kernels *kernels) {
+    static uint16_t bits[PATTERNS];
+    static float floats[PATTERNS];
+    lgh_random random = {2};
+    for (int i = 0; i < PATTERNS; i++)
+        bits[i] = (uint16_t)i;
+    lgh_random_fill_fp32(&random, floats, PATTERNS, 3);
+    check_widen_dtype(kernels, bits, LGH_BF16);
+    check_widen_dtype(kernels, bits, LGH_FP16);
+    check_widen_dtype(kernels, floats, LGH_FP32);
 }
 
 static void widening_is_exact(void **state) {
@@ -110,38 +119,56 @@ static void products_are_summed_in_order(void **state) {
     for_each_set(check_multiply);
 }
 
-static void check_rounding(const lgh__cpu_kernels *kernels) {
+static void check_rounding_to(const lgh__cpu_kernels *kernels, lgh_dtype dtype) {
     static double x[LGH__CPU_TILE * LGH__CPU_PITCH], before[LGH__CPU_TILE * LGH__CPU_PITCH];
     fill(before, LGH__CPU_TILE * LGH__CPU_PITCH, 6, 10);
     before[0] = 1e39;
+    before[1] = -65520;     /* where FP16 ends */
+    before[2] = 1e-7;       /* a subnormal FP16 number */
+    before[3] = 1 + 0x1p-8; /* ties */
+    before[4] = 1 + 0x1p-11;
+    before[5] = NAN;
     memcpy(x, before, sizeof x);
-    kernels->round_logits(x, LGH__CPU_TILE, LGH__CPU_TILE);
+    kernels->round_logits(x, LGH__CPU_TILE, LGH__CPU_TILE, dtype);
     for (int row = 0; row < LGH__CPU_TILE; row++)
         for (int lane = 0; lane < LGH__CPU_TILE; lane++) {
             int i = row * LGH__CPU_PITCH + lane;
-            assert_true(x[i] ==
-                        (double)lgh__float_from_bf16(lgh__bf16_from_float((float)before[i])));
+            double right = reference_round((double)(float)before[i], dtype);
+            assert_true(x[i] == right || (isnan(x[i]) && isnan(right)));
         }
 }
 
-static void logits_are_rounded_to_bf16(void **state) {
+static void check_rounding(const lgh__cpu_kernels *kernels) {
+    check_rounding_to(kernels, LGH_BF16);
+    check_rounding_to(kernels, LGH_FP16);
+}
+
+static void logits_are_rounded_to_16_bits(void **state) {
     (void)state;
     for_each_set(check_rounding);
 }
 
-/* The statistics of one lane's first `rows` logits, by definition. */
-static void assert_stats(const lgh__cpu_stats *stats, const double *x, int64_t rows, int64_t lane,
+/* Logits of three tiles, of entries 1000 on. */
+enum { STATS_ROWS = 2 * LGH__CPU_TILE + 11, STATS_LANES = 24, STATS_FIRST = 1000 };
+
+/* The statistics of one lane's logits, by definition. */
+static void assert_stats(const lgh__cpu_stats *stats, const double *x, int64_t lane,
                          double inverse) {
     double max = -INFINITY, sum = 0, weighted = 0, at_one = 0;
-    for (int64_t row = 0; row < rows; row++)
-        max = fmax(max, x[row * LGH__CPU_PITCH + lane]);
-    for (int64_t row = 0; row < rows; row++) {
+    int64_t best = 0;
+    for (int64_t row = 0; row < STATS_ROWS; row++)
+        if (x[row * LGH__CPU_PITCH + lane] > max) {
+            max = x[row * LGH__CPU_PITCH + lane];
+            best = STATS_FIRST + row;
+        }
+    for (int64_t row = 0; row < STATS_ROWS; row++) {
         double below = x[row * LGH__CPU_PITCH + lane] - max;
         sum += exp(below * inverse);
         weighted += below > -INFINITY ? exp(below * inverse) * below * inverse : 0;
         at_one += exp(below);
     }
     assert_true(stats->max[lane] == max);
+    assert_int_equal(stats->best[lane], best);
     lgh_assert_close(stats->sum[lane], sum, 1e-13 * sum, "sum");
     lgh_assert_close(stats->weighted[lane], weighted, 1e-13 * fabs(weighted) + 1e-300, "weighted");
     lgh_assert_close(stats->sum_at_one[lane], at_one, 1e-13 * at_one, "sum_at_one");
@@ -149,19 +176,23 @@ static void assert_stats(const lgh__cpu_stats *stats, const double *x, int64_t r
 
 static void check_stats(const lgh__cpu_kernels *kernels) {
     static double x[3 * LGH__CPU_TILE * LGH__CPU_PITCH];
+    double inverse[LGH__CPU_TILE];
     fill(x, sizeof x / sizeof x[0], 8, 20);
     for (int row = 0; row < LGH__CPU_TILE; row++)
         x[row * LGH__CPU_PITCH + 5] = -INFINITY; /* lane 5: a tile of nothing, then numbers */
-    const double inverse = 1 / 0.7;
-    const int64_t lanes = 24, last = 11;
-    lgh__cpu_stats stats = {{0}, {0}, {0}, {0}};
-    for (int lane = 0; lane < LGH__CPU_TILE; lane++)
+    for (int row = 0; row < STATS_ROWS; row++)
+        x[row * LGH__CPU_PITCH + 6] = floor(x[row * LGH__CPU_PITCH + 6] / 20); /* and ties */
+    lgh__cpu_stats stats = {{0}, {0}, {0}, {0}, {0}};
+    for (int lane = 0; lane < LGH__CPU_TILE; lane++) {
         stats.max[lane] = -INFINITY;
-    for (int tile = 0; tile < 3; tile++)
-        kernels->add_stats(&stats, x + tile * LGH__CPU_TILE * LGH__CPU_PITCH,
-                           tile < 2 ? LGH__CPU_TILE : last, lanes, inverse, 1);
-    for (int64_t lane = 0; lane < lanes; lane++)
-        assert_stats(&stats, x, 2 * LGH__CPU_TILE + last, lane, inverse);
+        inverse[lane] = 1 / (0.5 + 0.1 * lane);
+    }
+    for (int row = 0; row < STATS_ROWS; row += LGH__CPU_TILE)
+        kernels->add_stats(&stats, x + row * LGH__CPU_PITCH,
+                           row + LGH__CPU_TILE < STATS_ROWS ? LGH__CPU_TILE : STATS_ROWS - row,
+                           STATS_LANES, inverse, STATS_FIRST + row, 1);
+    for (int64_t lane = 0; lane < STATS_LANES; lane++)
+        assert_stats(&stats, x, lane, inverse[lane]);
 }
 
 static void statistics_of_tiles_merge(void **state) {
@@ -174,6 +205,7 @@ static lgh__cpu_tokens some_tokens(int64_t count) {
     lgh__cpu_tokens tokens = {.count = count};
     for (int64_t i = 0; i < count; i++) {
         tokens.target[i] = 100 + lgh_random_below(&random, 16);
+        tokens.inverse_temperature[i] = 0.5 + lgh_random_uniform(&random);
         tokens.lse[i] = 5 + lgh_random_uniform(&random);
         tokens.entropy[i] = 2 + lgh_random_uniform(&random);
         tokens.grad_logp[i] = lgh_random_normal(&random);
@@ -185,33 +217,38 @@ static lgh__cpu_tokens some_tokens(int64_t count) {
 
 /* dL/dx by definition. */
 static double gradient(const lgh__cpu_tokens *t, int64_t i, int64_t entry, double x,
-                       double inverse) {
+                       double softcap) {
+    double inverse = t->inverse_temperature[i];
     double log_p = x * inverse - t->lse[i];
     double p = exp(log_p);
     double dz = t->grad_logp[i] * ((t->target[i] == entry ? 1 : 0) - p) -
                 t->grad_entropy[i] * p * (log_p + t->entropy[i]) + t->grad_lse[i] * p;
-    return dz * inverse;
+    return dz * inverse * (softcap > 0 ? 1 - (x / softcap) * (x / softcap) : 1);
 }
 
-static void check_gradients(const lgh__cpu_kernels *kernels) {
+static void check_gradients_under(const lgh__cpu_kernels *kernels, double softcap) {
     enum { SIDE = 16 }; /* tokens, and entries 100 .. 115 */
     static double before[SIDE * LGH__CPU_PITCH], by_lane[SIDE * LGH__CPU_PITCH],
         by_row[SIDE * LGH__CPU_PITCH];
-    const double inverse = 1 / 0.7;
     const lgh__cpu_tokens tokens = some_tokens(SIDE);
     fill(before, SIDE * LGH__CPU_PITCH, 10, 3);
     memcpy(by_lane, before, sizeof before);
     memcpy(by_row, before, sizeof before);
-    kernels->token_lanes(by_lane, SIDE, SIDE, &tokens, 100, inverse);
-    kernels->token_rows(by_row, SIDE, &tokens, 100, inverse);
+    kernels->token_lanes(by_lane, SIDE, SIDE, &tokens, 100, softcap);
+    kernels->token_rows(by_row, SIDE, &tokens, 100, softcap);
     for (int row = 0; row < SIDE; row++)
         for (int lane = 0; lane < SIDE; lane++) {
             int i = row * LGH__CPU_PITCH + lane;
-            double of_lane = gradient(&tokens, lane, 100 + row, before[i], inverse);
-            double of_row = gradient(&tokens, row, 100 + lane, before[i], inverse);
+            double of_lane = gradient(&tokens, lane, 100 + row, before[i], softcap);
+            double of_row = gradient(&tokens, row, 100 + lane, before[i], softcap);
             lgh_assert_close(by_lane[i], of_lane, 1e-13 * (1 + fabs(of_lane)), "a lane's token");
             lgh_assert_close(by_row[i], of_row, 1e-13 * (1 + fabs(of_row)), "a row's token");
         }
+}
+
+static void check_gradients(const lgh__cpu_kernels *kernels) {
+    check_gradients_under(kernels, 0);
+    check_gradients_under(kernels, 15);
 }
 
 static void gradients_follow_the_formula(void **state) {
@@ -223,7 +260,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(exp_is_within_two_units_in_the_last_place),
                                        cmocka_unit_test(widening_is_exact),
                                        cmocka_unit_test(products_are_summed_in_order),
-                                       cmocka_unit_test(logits_are_rounded_to_bf16),
+                                       cmocka_unit_test(logits_are_rounded_to_16_bits),
                                        cmocka_unit_test(statistics_of_tiles_merge),
                                        cmocka_unit_test(gradients_follow_the_formula)};
     return lgh_test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);

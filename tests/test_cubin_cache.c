@@ -15,7 +15,7 @@
 
 #define DEFINITIONS "#define LGH_THREADS 128\n"
 
-static const lgh__compilation small_kernel = {"round_rows.cu", DEFINITIONS, "sm_90a"};
+static const lgh__compilation small_kernel = {"compare_rows.cu", DEFINITIONS, "sm_90a"};
 
 /* ---- A folder of the case's own ---------------------------------------------------------------
  */
@@ -130,7 +130,7 @@ static void entry_is_readable(void **state) {
     assert_non_null(file);
     assert_true(fread(text, 1, sizeof text - 1, file) > 0);
     fclose(file);
-    lgh_assert_contains(text, "round_rows.cu");
+    lgh_assert_contains(text, "compare_rows.cu");
     lgh_assert_contains(text, "sm_90a");
 }
 
@@ -140,9 +140,9 @@ static void entry_is_readable(void **state) {
 static void every_ingredient_makes_another_entry(void **state) {
     (void)state;
     static const lgh__compilation others[] = {
-        {"round_rows.cu", "#define LGH_THREADS 64\n", "sm_90a"},
-        {"round_rows.cu", DEFINITIONS, "sm_80"},
-        {"compare_rows.cu", DEFINITIONS, "sm_90a"},
+        {"compare_rows.cu", "#define LGH_THREADS 64\n", "sm_90a"},
+        {"compare_rows.cu", DEFINITIONS, "sm_80"},
+        {"gradient_scale.cu", DEFINITIONS, "sm_90a"},
     };
     require_nvrtc();
     assert_cold(&small_kernel);
@@ -228,7 +228,7 @@ static void file_in_place_of_an_entry_is_replaced(void **state) {
 /* An intact entry of another kernel, under this kernel's name. */
 static void foreign_entry_is_replaced(void **state) {
     (void)state;
-    static const lgh__compilation other = {"round_rows.cu", "#define LGH_THREADS 64\n", "sm_90a"};
+    static const lgh__compilation other = {"compare_rows.cu", "#define LGH_THREADS 64\n", "sm_90a"};
     char entry[PATH_MAX], other_entry[PATH_MAX], aside[PATH_MAX];
     require_nvrtc();
     assert_cold(&small_kernel);

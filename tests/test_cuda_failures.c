@@ -8,6 +8,20 @@
 #define FAILURE 719 /* CUDA_ERROR_LAUNCH_FAILED; to cuBLASLt any number that is not 0 */
 #define OUT_OF_MEMORY 2
 
+/* Everything that a call can make use of: every kernel, bias and scales in the products. */
+static problem problem_with_everything(int64_t tokens) {
+    problem p = problem_of(tokens, 8, 50);
+    lgh_plan_options *o = &p.options;
+    o->hidden_dtype = o->weight_dtype = o->dhidden_dtype = o->dweight_dtype = LGH_FP16;
+    o->bias_dtype = LGH_BF16;
+    o->dbias_dtype = LGH_FP32;
+    o->vocab_valid = 40;
+    o->live_lists = 1;
+    p.temperature = PROBLEM_VECTOR;
+    p.live = PROBLEM_COUNTED;
+    return p;
+}
+
 /* How often each function is called by what is to be walked. */
 typedef struct call_counts {
     const char *names[64];
@@ -128,10 +142,9 @@ static void check_plan_failure(const problem *p, const char *function, int64_t k
 
 static void plan_creation_survives_every_failure(void **state) {
     (void)state;
-    problem p = problem_of(20, 8, 50);
+    problem p = problem_with_everything(20);
     lgh_context *context = open_fake_device();
     lgh_plan *plan;
-    p.options.dhidden_dtype = LGH_BF16;
     lgh_assert_success(lgh_plan_create(&plan, context, &p.options)); /* compiles the kernels */
     lgh_plan_destroy(plan);
     close_fake_device(context);
@@ -152,7 +165,7 @@ static void lack_of_memory_has_its_own_status(void **state) {
     lgh_context *context = open_fake_device();
     const fake_cuda_live before = fake_cuda_count_live();
     problem p = problem_of(20, 8, 50);
-    for (int64_t k = 1; k <= 3; ++k) {
+    for (int64_t k = 1; k <= 7; ++k) {
         lgh_plan *plan;
         fake_cuda_fail("cuMemAlloc", k, OUT_OF_MEMORY);
         lgh_assert_status(lgh_plan_create(&plan, context, &p.options), LGH_ERROR_OUT_OF_MEMORY);
@@ -210,11 +223,10 @@ static void walk_pass(pass_call c) {
 
 static void passes_survive_every_failure(void **state) {
     (void)state;
-    problem p = problem_of(40, 8, 50);
+    problem p = problem_with_everything(40);
     lgh_context *context = open_fake_device();
     lgh_plan *plan;
     p.options.token_block = 16;
-    p.options.dweight_dtype = LGH_BF16;
     problem_open(&p);
     lgh_assert_success(lgh_plan_create(&plan, context, &p.options));
     walk_pass((pass_call){.problem = &p, .plan = plan, .pass = LGH_PASS_FORWARD});

@@ -31,7 +31,6 @@ static case_problem many_tokens(lgh_dtype dtype, int64_t targeted) {
 
 /* The sum over blocks of 16 tokens, rounded to BF16 after each. */
 static case_expected expect_sum_in_bf16(const case_problem *p) {
-    const reference_options options = case_options(p);
     case_expected sum = case_expected_create(p, 0);
     case_problem block = *p;
     block.tokens = 16;
@@ -41,7 +40,7 @@ static case_expected expect_sum_in_bf16(const case_problem *p) {
         block.hidden = (char *)p->hidden + offset;
         block.targets = p->targets + first;
         block.grad_logp.values = p->grad_logp.values + first;
-        case_expected part = case_expect(&block, &options);
+        case_expected part = case_expect(&block, NULL);
         for (int64_t i = 0; i < FEW_ENTRIES * MANY_WIDTH; i++)
             sum.dweight[i] = (double)lgh__float_from_bf16(
                 lgh__bf16_from_float((float)(sum.dweight[i] + part.dweight[i])));
@@ -55,7 +54,7 @@ static void check_many_tokens(lgh_dtype dtype, int64_t targeted) {
     case_problem p = many_tokens(dtype, targeted);
     case_expected right = case_expect(&p, NULL), faulty = expect_sum_in_bf16(&p);
     for (int i = 0; i < 4; i++) {
-        p.options.dweight_dtype = p.options.dhidden_dtype = results[i / 2];
+        case_set_results(&p, results[i / 2]);
         p.options.token_block = i % 2 ? MANY / 64 : 0;
         case_run(&p);
         case_assert_gradients(&p, &right, CASE_GRADIENTS);
@@ -93,9 +92,8 @@ static case_problem random_problem(lgh_dtype dtype, int64_t tokens) {
 }
 
 static case_expected expect_shared_gradient(const case_problem *p) {
-    reference_options options = case_options(p);
-    options.faults.shared_gradient = 1;
-    return case_expect(p, &options);
+    const reference_faults faults = {.shared_gradient = 1};
+    return case_expect(p, &faults);
 }
 
 static void check_each_gradient(lgh_dtype dtype, float first) {
@@ -214,7 +212,7 @@ static void change_gradient(case_gradient *gradient, uint64_t seed, int64_t coun
 
 static void check_two_calls(lgh_dtype operands, lgh_dtype results) {
     case_problem p = random_problem(operands, 37);
-    p.options.dhidden_dtype = p.options.dweight_dtype = results;
+    case_set_results(&p, results);
     case_run(&p);
     case_expected first = case_expect(&p, NULL);
     case_assert_gradients(&p, &first, CASE_GRADIENTS);

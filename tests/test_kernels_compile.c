@@ -1,9 +1,9 @@
-/* test_kernels_compile.c - every kernel, with the definitions that the engine uses, through the
- * real NVRTC for every arch: without errors, spills and the assembler's performance advisories; and
- * kernels that have each of these, which the same check must refuse. Needs no GPU. */
-#include "chunked_config.h"
-#include "chunked_engine.h"
+/* test_kernels_compile.c - every kernel, with pairs of the definitions that the engine uses,
+ * through the real NVRTC for every arch: without errors, spills and the assembler's performance
+ * advisories; and kernels that have each of these, which the same check must refuse. Needs no GPU.
+ */
 #include "harness.h"
+#include "kernel_variants.h"
 #include "nvrtc_compiler.h"
 #include "sources.h"
 
@@ -11,66 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void require_nvrtc(void) {
-    char identity[64];
-    if (lgh__nvrtc_identity(identity, sizeof identity) != LGH_SUCCESS)
-        lgh_test_skip("%s", lgh_last_error());
-}
-
 /* ---- Kernels of the library ----------------------------------------------------------------- */
 
-static void assert_compiles(const char *source, const char *definitions, const char *arch) {
-    const lgh__compilation what = {source, definitions, arch};
-    lgh__compiled compiled;
-    lgh_assert_success(lgh__nvrtc_compile(&compiled, &what));
-    assert_true(compiled.cubin_bytes > 0);
-    if (compiled.log[0])
-        print_message("%s for %s: %s\n", source, arch, compiled.log);
-    free(compiled.cubin);
-    free(compiled.log);
-}
+/* So many for an arch that the no-device tests stay quick. */
+#define MOST_COMPILATIONS 60
 
-/* Every combination of options that changes the kernel's text. */
-static void compile_stats(const char *arch) {
-    const lgh__chunked_config config = {0}; /* has no part in this kernel's definitions */
-    for (int i = 0; i < 16; ++i) {
-        lgh__chunked_definitions definitions;
-        lgh_plan_options options = LGH_PLAN_OPTIONS_INIT;
-        options.logits_rounding = i & 1 ? LGH_BF16 : LGH_DTYPE_NONE;
-        options.targets_dtype = i & 2 ? LGH_INT32 : LGH_INT64;
-        options.outputs = LGH_OUTPUT_LOGP | LGH_OUTPUT_LSE;
-        options.outputs |= i & 4 ? LGH_OUTPUT_ENTROPY : 0;
-        options.outputs |= i & 8 ? LGH_OUTPUT_LOGP_AT_ONE : 0;
-        lgh__chunked_define(&definitions, &options, &config);
-        assert_compiles("chunk_stats.cu", definitions.stats, arch);
-    }
-}
-
-/* Vocabularies at which a thread holds 4, 8, 12 or 16 columns, in blocks of different sizes, up to
- * the widest chunk. */
-static const int64_t vocabularies[] = {100, 200, 300, 512, 600, 1500, 3000, 5000, 200000};
-
-static void compile_dx(const char *arch) {
-    for (size_t i = 0; i < 2 * sizeof vocabularies / sizeof *vocabularies; ++i) {
-        lgh__chunked_config config;
-        lgh__chunked_definitions definitions;
-        lgh_plan_options options = LGH_PLAN_OPTIONS_INIT;
-        options.hidden_size = options.max_tokens = 1024;
-        options.vocab_size = vocabularies[i / 2];
-        options.logits_rounding = i & 1 ? LGH_BF16 : LGH_DTYPE_NONE;
-        options.targets_dtype = i & 1 ? LGH_INT32 : LGH_INT64;
-        lgh_assert_success(lgh__chunked_config_choose(&config, &options));
-        lgh__chunked_define(&definitions, &options, &config);
-        assert_compiles("chunk_dx.cu", definitions.dx, arch);
-    }
-}
-
-static void compile_round(const char *arch) {
-    const lgh_plan_options options = LGH_PLAN_OPTIONS_INIT;
-    const lgh__chunked_config config = {0};
-    lgh__chunked_definitions definitions;
-    lgh__chunked_define(&definitions, &options, &config);
-    assert_compiles("round_rows.cu", definitions.round, arch);
+static void compile_pairs(const char *arch) {
+    static lgh__row_kernel variants[MOST_KERNEL_VARIANTS];
+    const size_t count = kernel_variants(variants, 0);
+    assert_in_range(count, 1, MOST_COMPILATIONS);
+    assert_variants_compile(variants, count, arch);
 }
 
 static int ends_with(const char *name, const char *end) {
@@ -78,49 +28,49 @@ static int ends_with(const char *name, const char *end) {
     return length >= end_length && strcmp(name + length - end_length, end) == 0;
 }
 
-static void compile_source(const char *name, const char *arch) {
-    if (strcmp(name, "chunk_stats.cu") == 0)
-        compile_stats(arch);
-    else if (strcmp(name, "chunk_dx.cu") == 0)
-        compile_dx(arch);
-    else if (strcmp(name, "round_rows.cu") == 0)
-        compile_round(arch);
-    else if (strcmp(name, "compare_rows.cu") == 0)
-        assert_compiles(name, "#define LGH_THREADS 256\n", arch);
-    else
-        fail_msg("%s is a kernel that this test does not compile: add it", name);
+static int has_source(const lgh__row_kernel *variants, size_t count, const char *name) {
+    size_t i = 0;
+    while (i < count && strcmp(variants[i].source, name) != 0)
+        ++i;
+    return i < count;
 }
 
-static void compile_all(const char *arch) {
-    require_nvrtc();
-    for (size_t i = 0; i < lgh__source_count; ++i)
-        if (ends_with(lgh__sources[i].name, ".cu"))
-            compile_source(lgh__sources[i].name, arch);
+static void every_source_is_among_the_variants(void **state) {
+    (void)state;
+    static lgh__row_kernel variants[MOST_KERNEL_VARIANTS];
+    for (int all = 0; all < 2; ++all) {
+        const size_t count = kernel_variants(variants, all);
+        print_message("%zu variants\n", count);
+        for (size_t i = 0; i < lgh__source_count; ++i)
+            if (ends_with(lgh__sources[i].name, ".cu") &&
+                !has_source(variants, count, lgh__sources[i].name))
+                fail_msg("%s: kernel_variants.c does not have it", lgh__sources[i].name);
+    }
 }
 
 static void kernels_compile_for_sm_80(void **state) {
     (void)state;
-    compile_all("sm_80");
+    compile_pairs("sm_80");
 }
 
 static void kernels_compile_for_sm_89(void **state) {
     (void)state;
-    compile_all("sm_89");
+    compile_pairs("sm_89");
 }
 
 static void kernels_compile_for_sm_90a(void **state) {
     (void)state;
-    compile_all("sm_90a");
+    compile_pairs("sm_90a");
 }
 
 static void kernels_compile_for_sm_100a(void **state) {
     (void)state;
-    compile_all("sm_100a");
+    compile_pairs("sm_100a");
 }
 
 static void kernels_compile_for_sm_120(void **state) {
     (void)state;
-    compile_all("sm_120");
+    compile_pairs("sm_120");
 }
 
 /* ---- Kernels that must be refused ------------------------------------------------------------ */
@@ -128,13 +78,13 @@ static void kernels_compile_for_sm_120(void **state) {
 /* The definitions stand before the source, so they can hold a kernel of their own. */
 static void assert_refused(const char *kernel, const char *arch, const char *reason) {
     char definitions[4096];
-    const lgh__compilation what = {"round_rows.cu", definitions, arch};
+    const lgh__compilation what = {"compare_rows.cu", definitions, arch};
     lgh__compiled compiled;
     require_nvrtc();
     snprintf(definitions, sizeof definitions, "#define LGH_THREADS 256\n%s", kernel);
     lgh_assert_status(lgh__nvrtc_compile(&compiled, &what), LGH_ERROR_COMPILE);
     lgh_assert_contains(lgh_last_error(), reason);
-    lgh_assert_contains(lgh_last_error(), "round_rows.cu");
+    lgh_assert_contains(lgh_last_error(), "compare_rows.cu");
     lgh_assert_contains(lgh_last_error(), arch);
     assert_null(compiled.cubin);
     assert_null(compiled.log);
@@ -212,7 +162,7 @@ static void serialised_wgmma_is_refused(void **state) {
 static void sound_wgmma_is_taken(void **state) {
     (void)state;
     require_nvrtc();
-    assert_compiles("round_rows.cu",
+    assert_compiles("compare_rows.cu",
                     "#define LGH_THREADS 256\n" WGMMA_KERNEL(
                         "asm volatile(\"wgmma.fence.sync.aligned;\");\n" WGMMA WGMMA_WAIT),
                     "sm_90a");
@@ -220,6 +170,7 @@ static void sound_wgmma_is_taken(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_source_is_among_the_variants),
         cmocka_unit_test(kernels_compile_for_sm_80),
         cmocka_unit_test(kernels_compile_for_sm_89),
         cmocka_unit_test(kernels_compile_for_sm_90a),

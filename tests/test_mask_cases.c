@@ -18,7 +18,7 @@ static void assert_zeros(const float *values, int64_t count, const char *what) {
 static case_problem random_problem(lgh_dtype operands, lgh_dtype results) {
     case_problem p = case_of(TOKENS, WIDTH, VOCAB);
     case_set_operands(&p, operands);
-    p.options.dhidden_dtype = p.options.dweight_dtype = results;
+    case_set_results(&p, results);
     p.temperature = 0.7f;
     case_open(&p);
     case_fill(&p, 23, 1.0, 0.5);
@@ -29,9 +29,9 @@ static case_problem random_problem(lgh_dtype operands, lgh_dtype results) {
 
 /* The oracle that does not know the ignore index: it takes the target as it is. */
 static case_expected expect_ignorant(const case_problem *p) {
-    reference_options options = case_options(p);
-    options.ignore_index = INT64_MIN;
-    return case_expect(p, &options);
+    case_problem ignorant = *p;
+    ignorant.options.ignore_index = INT64_MIN;
+    return case_expect(&ignorant, NULL);
 }
 
 static void check_every_token_ignored(lgh_dtype operands, lgh_dtype results, int64_t ignore_index,
@@ -152,7 +152,7 @@ static void check_no_tokens(lgh_dtype operands, lgh_dtype results, int64_t max_t
     case_problem p = case_of(0, WIDTH, VOCAB);
     case_set_operands(&p, operands);
     p.options.max_tokens = max_tokens;
-    p.options.dhidden_dtype = p.options.dweight_dtype = results;
+    case_set_results(&p, results);
     case_open(&p);
     case_fill(&p, 5, 1.0, 1.0);
     lgh_random random = {6};

@@ -25,7 +25,7 @@ static float *copy(const float *values, int64_t count) {
 static case_problem random_problem(int64_t tokens, lgh_dtype operands, lgh_dtype results) {
     case_problem p = case_of(tokens, WIDTH, VOCAB);
     case_set_operands(&p, operands);
-    p.options.dhidden_dtype = p.options.dweight_dtype = results;
+    case_set_results(&p, results);
     p.temperature = 0.7f;
     case_open(&p);
     case_fill(&p, 32, 1.0, 0.4);
@@ -181,7 +181,8 @@ static int64_t place_of(int i, int64_t tokens) {
     return i < 3 ? places[i] : places[i] % tokens;
 }
 
-/* Fresh neighbours, one of them not a number, and the probes in their places in turn. */
+/* Fresh neighbours, one of them not a number and one with a gradient far above all others, and the
+ * probes in their places in turn. */
 static void check_among(const probe *probes, case_problem *p, int64_t tokens, uint64_t seed) {
     const case_gradient kept[] = {p->grad_logp, p->grad_entropy, p->grad_lse};
     case_gradient *const gradients[] = {&p->grad_logp, &p->grad_entropy, &p->grad_lse};
@@ -193,6 +194,7 @@ static void check_among(const probe *probes, case_problem *p, int64_t tokens, ui
     }
     for (int i = 0; i < 3; i++)
         case_fill_gradient(gradients[i], kept[i].form, seed + (uint64_t)i, tokens);
+    p->grad_logp.values[tokens / 3] = 1e6f;
     for (int i = 0; i < 7; i++)
         put(&probes[(i + (int)seed) % PROBES], p, place_of(i, tokens));
     run(p, tokens);
@@ -209,13 +211,16 @@ static void check_tokens(lgh_dtype operands, lgh_dtype gradients) {
     static const int64_t blocks[] = {0, 1, 16, 100, 2048};
     const int64_t most = on_cpu() ? 500 : 8192;
     const int64_t counts[] = {1, 2, 127, 130, most};
+    char configuration[8192];
     case_problem p = random_problem(most, operands, gradients);
     probe probes[PROBES];
     for (int i = 0; i < PROBES; i++)
         take(&probes[i], &p, i);
     case_plan(&p);
+    lgh_assert_success(lgh_plan_describe(p.plan, configuration, sizeof configuration, NULL));
     for (int i = 0; i < PROBES; i++)
         run_alone(&probes[i], &p);
+    p.options.configuration = configuration; /* for every token block */
     assert_memory_not_equal(probes[0].outputs, probes[1].outputs, sizeof probes[0].outputs);
     for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
         p.options.token_block = blocks[b];

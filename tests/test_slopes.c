@@ -19,14 +19,9 @@ typedef struct slope_problem {
 } slope_problem;
 
 static void widen(float *to, const lgh_const_matrix *from) {
-    double wide[VOCAB * WIDTH];
     const size_t count = (size_t)(from->rows * from->columns);
-    if (from->dtype == LGH_BF16)
-        lgh_widen_bf16(wide, from->data, count);
-    else
-        lgh_widen_fp32(wide, from->data, count);
     for (size_t i = 0; i < count; i++)
-        to[i] = (float)wide[i];
+        to[i] = (float)reference_element(from->data, from->dtype, (int64_t)i);
 }
 
 static slope_problem slope_problem_of(const case_problem *p) {
@@ -41,10 +36,13 @@ static double loss(const slope_problem *s) {
     const case_problem *p = s->p;
     const lgh_const_matrix hidden = {s->hidden, TOKENS, WIDTH, WIDTH, LGH_FP32};
     const lgh_const_matrix weight = {s->weight, VOCAB, WIDTH, WIDTH, LGH_FP32};
-    const reference_options options = case_options(p);
+    const lgh_plan_options options = case_host_options(p);
+    lgh_forward_args args = case_host_forward_args(p);
     double logp[TOKENS], lse[TOKENS], entropy[TOKENS], sum = 0;
-    const reference_outputs outputs = {logp, lse, entropy, NULL};
-    reference_forward(&hidden, &weight, p->targets, &options, &outputs);
+    reference_outputs outputs = {.logp = logp, .lse = lse, .entropy = entropy};
+    args.hidden = hidden;
+    args.weight = weight;
+    reference_forward(&options, &args, NULL, &outputs);
     for (int i = 0; i < TOKENS; i++)
         sum += case_gradient_at(&p->grad_logp, i) * logp[i] +
                case_gradient_at(&p->grad_entropy, i) * entropy[i] +
@@ -99,9 +97,9 @@ static void check_slopes(lgh_dtype dtype, case_form g, case_form e, case_form l)
     for (int part = CASE_DHIDDEN; part <= CASE_OTHER_ROWS; part *= 2)
         lgh_assert_close(case_gradient_error(&p, &slopes, part), 0, promise_slopes(dtype),
                          "relative L2 error");
-    reference_options undivided = case_options(&p);
-    undivided.temperature = 1.0;
-    case_expected faulty = case_expect(&p, &undivided);
+    case_problem undivided = p;
+    undivided.temperature = 1.0f;
+    case_expected faulty = case_expect(&undivided, NULL);
     case_assert_gradients_outside(&p, &faulty, CASE_GRADIENTS);
     case_expected_destroy(&faulty);
     if (e != CASE_ABSENT) {

@@ -81,10 +81,26 @@ static void known_numbers_at_half_the_temperature(void **state) {
 /* ---- A weight that is never divided ---------------------------------------------------------
  * W / T in BF16 rounds the weight a second time. Seen in SkyRL. */
 
+/* logits W / T at a temperature of 1: the same as a problem of its own, whose weight is FP32 so
+ * that it can hold what BF16 holds. */
 static case_expected expect_divided_weight(const case_problem *p) {
-    reference_options options = case_options(p);
-    options.faults.divided_weight = 1;
-    return case_expect(p, &options);
+    const int64_t count = p->options.vocab_size * p->options.hidden_size;
+    const double t = (double)p->temperature;
+    case_problem divided = *p;
+    float *weight = calloc((size_t)count, sizeof *weight);
+    assert_non_null(weight);
+    for (int64_t i = 0; i < count; i++)
+        weight[i] = (float)reference_round(
+            reference_element(p->weight, p->options.weight_dtype, i) / t, LGH_BF16);
+    divided.weight = weight;
+    divided.options.weight_dtype = LGH_FP32;
+    divided.temperature = 1.0f;
+    case_expected e = case_expect(&divided, NULL);
+    for (int64_t i = 0; i < count; i++)
+        e.dweight[i] /= t;
+    e.max_abs_x *= t;
+    free(weight);
+    return e;
 }
 
 /* Logits of a standard deviation of 6: the largest are about 25. */

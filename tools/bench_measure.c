@@ -28,37 +28,37 @@ lgh_tool_times lgh_tool_times_of(const double *samples, int count) {
                             sorted[count - 1]};
 }
 
-static lgh_status choose_runs(lgh_tool_measured *thing, const lgh_tool_gpu *gpu) {
+static lgh_status choose_runs(lgh_tool_measured *thing, const lgh_tool_device *device) {
     double milliseconds;
-    FORWARD(lgh_tool_gpu_time(gpu, thing->work, thing->subject, 1, 1, &milliseconds));
+    FORWARD(lgh_tool_device_time(device, thing->work, thing->subject, 1, 1, &milliseconds));
     double runs = SAMPLE_MILLISECONDS / (milliseconds > 0.0 ? milliseconds : 1.0);
     thing->runs = runs > RUNS_MOST ? RUNS_MOST : (int)runs + 1;
     return LGH_SUCCESS;
 }
 
 lgh_status lgh_tool_measure(lgh_tool_measured *things, size_t count, int rounds,
-                            const lgh_tool_gpu *gpu) {
+                            const lgh_tool_device *device) {
     for (size_t i = 0; i < count; ++i)
-        FORWARD(choose_runs(&things[i], gpu));
+        FORWARD(choose_runs(&things[i], device));
     for (int round = 0; round < rounds; ++round)
         for (size_t i = 0; i < count; ++i) {
             lgh_tool_measured *thing = &things[round % 2 == 0 ? i : count - 1 - i];
-            FORWARD(lgh_tool_gpu_time(gpu, thing->work, thing->subject, 1, thing->runs,
-                                      &thing->samples[round]));
+            FORWARD(lgh_tool_device_time(device, thing->work, thing->subject, 1, thing->runs,
+                                         &thing->samples[round]));
         }
     return LGH_SUCCESS;
 }
 
-lgh_status lgh_tool_measure_host(lgh_tool_work work, void *subject, const lgh_tool_gpu *gpu,
+lgh_status lgh_tool_measure_host(lgh_tool_work work, void *subject, const lgh_tool_device *device,
                                  double *seconds) {
     double samples[HOST_SAMPLES];
     for (int i = 0; i < HOST_SAMPLES; ++i) {
-        FORWARD(lgh__driver_synchronize(gpu->stream));
+        FORWARD(lgh_tool_device_wait(device));
         double begin = lgh_tool_now();
-        FORWARD(work(subject, gpu->stream));
+        FORWARD(work(subject, device->stream));
         samples[i] = lgh_tool_now() - begin;
     }
-    FORWARD(lgh__driver_synchronize(gpu->stream));
+    FORWARD(lgh_tool_device_wait(device));
     *seconds = lgh_tool_times_of(samples, HOST_SAMPLES).median;
     return LGH_SUCCESS;
 }

@@ -2,7 +2,7 @@
 #ifndef LGH_TOOL_BENCH_MEASURE_H
 #define LGH_TOOL_BENCH_MEASURE_H
 
-#include "bench_gpu.h"
+#include "bench_device.h"
 
 #include <stddef.h>
 
@@ -23,12 +23,12 @@ typedef struct lgh_tool_times {
 
 /** Takes `rounds` samples of each thing, every second round in reverse order. */
 lgh_status lgh_tool_measure(lgh_tool_measured *things, size_t count, int rounds,
-                            const lgh_tool_gpu *gpu);
+                            const lgh_tool_device *device);
 
 lgh_tool_times lgh_tool_times_of(const double *samples, int count);
 
 /** Host seconds that enqueueing a run takes while the stream is empty: the median of 5. */
-lgh_status lgh_tool_measure_host(lgh_tool_work work, void *subject, const lgh_tool_gpu *gpu,
+lgh_status lgh_tool_measure_host(lgh_tool_work work, void *subject, const lgh_tool_device *device,
                                  double *seconds);
 
 #endif

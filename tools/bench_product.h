@@ -2,18 +2,17 @@
 #ifndef LGH_TOOL_BENCH_PRODUCT_H
 #define LGH_TOOL_BENCH_PRODUCT_H
 
-#include "bench_gpu.h"
+#include "bench_buffers.h"
 #include "bench_variant.h"
 
 /* Where products read and write: device memory. */
 typedef struct lgh_tool_operands {
     void *cublaslt;
-    const void *hidden; /* the caller's, as is weight and dweight */
-    const void *weight;
-    void *dweight;       /* [V, D] FP32; its content is lost */
+    const lgh_tool_buffers *buffers; /* weight, and dweight, whose content is lost */
+    const void *hidden;              /* of the buffers, or converted */
+    void *converted;
     void *logits;        /* holds logits once the logits product has run */
     size_t logits_bytes; /* variants that need more are left out */
-    void *dhidden;       /* [N, D] FP32 or BF16 */
     void *workspace;
 } lgh_tool_operands;
 
@@ -25,10 +24,9 @@ typedef struct lgh_tool_product {
     lgh__algorithm last;      /* of the last block */
 } lgh_tool_product;
 
-/** Allocates what products need beside the tensors given. */
-lgh_status lgh_tool_operands_open(lgh_tool_operands *operands, const lgh_tool_gpu *gpu,
-                                  const lgh_tool_shape *shape, const void *hidden,
-                                  const void *weight, void *dweight);
+/** Allocates what products need beside the buffers, which are on a GPU. A hidden that is narrower
+ *  than the weight is converted here, once. */
+lgh_status lgh_tool_operands_open(lgh_tool_operands *operands, const lgh_tool_buffers *buffers);
 void lgh_tool_operands_close(lgh_tool_operands *operands);
 
 /**
@@ -36,8 +34,7 @@ void lgh_tool_operands_close(lgh_tool_operands *operands);
  * algorithms, then of the variants the best. Select LGH_TOOL_LOGITS first: its whole fills the
  * buffer that the others read.
  */
-lgh_status lgh_tool_product_select(lgh_tool_product *product, const lgh_tool_gpu *gpu,
-                                   const lgh_tool_operands *operands, const lgh_tool_shape *shape,
+lgh_status lgh_tool_product_select(lgh_tool_product *product, const lgh_tool_operands *operands,
                                    lgh_tool_product_kind kind, int runs);
 
 /** A lgh_tool_work on a lgh_tool_product: all of its blocks. */

@@ -2,23 +2,24 @@
 #ifndef LGH_TOOL_BENCH_REFERENCE_H
 #define LGH_TOOL_BENCH_REFERENCE_H
 
-#include "bench_data.h"
+#include "bench_subject.h"
 
-#define LGH_TOOL_REFERENCE_ROWS 32
+/* Enough for the mean of their 16-bit roundings to be near its limit, also where a live list leaves
+ * out half of them. */
+#define LGH_TOOL_REFERENCE_ROWS 64
 
 typedef struct lgh_tool_reference {
-    double statistics[3][LGH_TOOL_REFERENCE_ROWS]; /* logp, lse, entropy */
-    double *dhidden;                               /* [count, D], for g = dL/dlogp alone */
+    float statistics[LGH_TOOL_STATISTICS][LGH_TOOL_REFERENCE_ROWS];
+    int64_t best[LGH_TOOL_REFERENCE_ROWS];
+    float *dhidden; /* [count, D]; NULL if the feature has no backward pass */
 } lgh_tool_reference;
 
-/** Runs up to LGH_TOOL_REFERENCE_ROWS tokens on every processor. */
+/** Runs up to LGH_TOOL_REFERENCE_ROWS tokens on every processor, with every output that there is
+ *  and the feature's gradients; rows that are not live give what the header says of them. */
 lgh_status lgh_tool_reference_compute(lgh_tool_reference *reference,
-                                      const lgh_tool_tensors *tensors, const int64_t *tokens,
+                                      const lgh_tool_tensors *tensors,
+                                      const lgh_tool_feature *feature, const int64_t *tokens,
                                       int64_t count);
 void lgh_tool_reference_free(lgh_tool_reference *reference);
-
-/** Rows `rows` of a BF16 matrix of `columns` columns, as floats. */
-void lgh_tool_gather_bf16(float *to, const uint16_t *from, const int64_t *rows, int64_t count,
-                          int64_t columns);
 
 #endif

@@ -10,7 +10,7 @@
 typedef struct lgh_tool_result {
     lgh_tool_shape shape;
     int is_checked;
-    lgh_tool_verdict verdict;
+    lgh_tool_verdict verdicts[2]; /* of what is timed; of every output and gradient */
     int has_products;
     lgh_tool_variant variants[LGH_TOOL_PRODUCT_KINDS]; /* the fastest of each kind */
     lgh_tool_times products[LGH_TOOL_PRODUCT_KINDS];
@@ -25,9 +25,12 @@ typedef struct lgh_tool_result {
     size_t beyond_budget;
 } lgh_tool_result;
 
-void lgh_tool_report_header(const char *device);
+void lgh_tool_report_header(const char *device, const lgh_tool_dtypes *dtypes);
 void lgh_tool_report_shape(const lgh_tool_shape *shape);
-void lgh_tool_report_verdict(const lgh_tool_verdict *verdict);
+
+/** What was checked, and its errors beside what is promised. */
+void lgh_tool_report_verdict(const char *what, const lgh_tool_verdict *verdict);
+
 void lgh_tool_report_times(const lgh_tool_result *result);
 
 /** One row per shape. */

@@ -2,23 +2,23 @@
 #ifndef LGH_TOOL_BENCH_RUN_H
 #define LGH_TOOL_BENCH_RUN_H
 
-#include "bench_shape.h"
-
-#include "loggerhead/loggerhead.h"
+#include "bench_subject.h"
 
 typedef struct lgh_tool_bench_settings {
     lgh_tool_shapes shapes;
-    int64_t budget_bytes; /* of the backward pass */
-    int64_t token_block;  /* 0: what the plan chooses */
+    lgh_device_type device;
+    const lgh_tool_dtypes *dtypes;
+    lgh_tool_limits limits;
     int rounds;
     int quick; /* fewer trials of each product */
     int check;
     int products;
+    int features; /* measure what each feature costs, in place of all else */
 } lgh_tool_bench_settings;
 
 /**
- * Measures every shape on device 0 and prints to stdout. *right is 0 if a result was not as
- * promised; that shape is not timed, and no later shape is run.
+ * Measures every shape on the CPU device or GPU 0 and prints to stdout. *right is 0 if a result was
+ * not as promised; that shape is not timed, and no later shape is run.
  */
 lgh_status lgh_tool_bench_run(const lgh_tool_bench_settings *settings, int *right);
 

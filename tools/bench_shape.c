@@ -39,7 +39,7 @@ static int parse_numbers(lgh_tool_shape *shape, const char *name) {
         memcpy(number, name, length);
         number[length] = '\0';
         if (lgh_tool_parse_integer(number, &sizes[i]) != 0 || sizes[i] < 1 ||
-            sizes[i] > LGH_TOOL_SIZE_MOST)
+            sizes[i] > LGH_TOOL_SIZE_MOST || (i == 2 && sizes[i] < LGH_TOOL_VOCAB_LEAST))
             return -1;
         name += length + 1;
     }

@@ -20,6 +20,9 @@ typedef struct lgh_tool_shapes {
     size_t count;
 } lgh_tool_shapes;
 
+/* The least vocabulary: with one entry every log-prob and every gradient is 0. */
+#define LGH_TOOL_VOCAB_LEAST 2
+
 /** A shape named by its numbers, as in "4096x3584x152064". */
 lgh_tool_shape lgh_tool_shape_make(int64_t tokens, int64_t hidden, int64_t vocab);
 

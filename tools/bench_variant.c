@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 int lgh_tool_variants(lgh_tool_variant *variants, const lgh_tool_shape *shape,
-                      lgh_tool_product_kind kind) {
+                      lgh_tool_product_kind kind, lgh_dtype operands) {
     static const struct {
         lgh_tool_cut cut;
         int64_t step;
@@ -17,7 +17,8 @@ int lgh_tool_variants(lgh_tool_variant *variants, const lgh_tool_shape *shape,
     for (int i = 0; i < LGH_TOOL_CUTS; ++i) {
         int64_t whole = cuts[i].cut == LGH_TOOL_CUT_VOCAB ? shape->vocab : shape->tokens;
         if (cuts[i].step < whole)
-            variants[count++] = (lgh_tool_variant){*shape, kind, cuts[i].cut, cuts[i].step};
+            variants[count++] =
+                (lgh_tool_variant){*shape, kind, cuts[i].cut, cuts[i].step, operands};
     }
     return count;
 }
@@ -49,7 +50,7 @@ static int64_t logits_stride(const lgh_tool_variant *v) {
 
 size_t lgh_tool_variant_logits_bytes(const lgh_tool_variant *v) {
     int64_t rows = v->cut == LGH_TOOL_CUT_TOKENS ? v->step : v->shape.tokens;
-    return (size_t)(rows * logits_stride(v)) * sizeof(uint16_t);
+    return (size_t)(rows * logits_stride(v)) * lgh_dtype_size(v->operands);
 }
 
 static int alignment(int64_t stride, lgh_dtype dtype) {
@@ -72,28 +73,28 @@ static lgh_tool_block logits_block(const lgh_tool_variant *v, span rows, span co
                                        .n = columns.count,
                                        .k = d,
                                        .b_transposed = 1,
-                                       .operands = LGH_BF16,
-                                       .result = LGH_BF16,
+                                       .operands = v->operands,
+                                       .result = v->operands,
                                        .a_stride = d,
                                        .b_stride = d,
                                        .c_stride = logits_stride(v)},
-                            .a = (size_t)(rows.begin * d) * sizeof(uint16_t),
-                            .b = (size_t)(columns.begin * d) * sizeof(uint16_t)};
+                            .a = (size_t)(rows.begin * d) * lgh_dtype_size(v->operands),
+                            .b = (size_t)(columns.begin * d) * lgh_dtype_size(v->operands)};
 }
 
 static lgh_tool_block dhidden_block(const lgh_tool_variant *v, span rows, span columns) {
     int64_t d = v->shape.hidden;
-    lgh_dtype result = v->cut == LGH_TOOL_CUT_VOCAB ? LGH_FP32 : LGH_BF16;
+    lgh_dtype result = v->cut == LGH_TOOL_CUT_VOCAB ? LGH_FP32 : v->operands;
     return (lgh_tool_block){.matmul = {.m = rows.count,
                                        .n = d,
                                        .k = columns.count,
                                        .accumulate = columns.begin > 0,
-                                       .operands = LGH_BF16,
+                                       .operands = v->operands,
                                        .result = result,
                                        .a_stride = logits_stride(v),
                                        .b_stride = d,
                                        .c_stride = d},
-                            .b = (size_t)(columns.begin * d) * sizeof(uint16_t),
+                            .b = (size_t)(columns.begin * d) * lgh_dtype_size(v->operands),
                             .c = (size_t)(rows.begin * d) * lgh_dtype_size(result)};
 }
 
@@ -104,12 +105,12 @@ static lgh_tool_block dweight_block(const lgh_tool_variant *v, span rows, span c
                                        .k = rows.count,
                                        .a_transposed = 1,
                                        .accumulate = 1,
-                                       .operands = LGH_BF16,
+                                       .operands = v->operands,
                                        .result = LGH_FP32,
                                        .a_stride = logits_stride(v),
                                        .b_stride = d,
                                        .c_stride = d},
-                            .b = (size_t)(rows.begin * d) * sizeof(uint16_t),
+                            .b = (size_t)(rows.begin * d) * lgh_dtype_size(v->operands),
                             .c = (size_t)(columns.begin * d) * sizeof(float)};
 }
 

@@ -3,8 +3,8 @@
  * What the bench calls the product, everywhere: the fastest of the whole, of vocabulary chunks of
  * 8192, 16384 or 32768 columns, and of token chunks of 2048 rows, for each of
  *
- *     logits   [N, V]  = hidden weight^T     BF16 result
- *     dhidden  [N, D]  = logits weight       BF16 result; FP32 and accumulated over vocabulary
+ *     logits   [N, V]  = hidden weight^T     result of the operands' dtype
+ *     dhidden  [N, D]  = logits weight       likewise; FP32 and accumulated over vocabulary
  *                                            chunks, where 16 bits would round every partial sum
  *     dweight  [V, D] += logits^T hidden     FP32 result, accumulated into what is there
  *
@@ -32,6 +32,7 @@ typedef struct lgh_tool_variant {
     lgh_tool_product_kind kind;
     lgh_tool_cut cut;
     int64_t step; /* columns or rows of a chunk, the last one apart */
+    lgh_dtype operands;
 } lgh_tool_variant;
 
 /* One matrix product of a variant; offsets are in bytes from the start of a, b and c. */
@@ -44,7 +45,7 @@ typedef struct lgh_tool_block {
 
 /** The cuts of a kind, at most LGH_TOOL_CUTS; those that would leave one chunk are left out. */
 int lgh_tool_variants(lgh_tool_variant *variants, const lgh_tool_shape *shape,
-                      lgh_tool_product_kind kind);
+                      lgh_tool_product_kind kind, lgh_dtype operands);
 
 int64_t lgh_tool_variant_blocks(const lgh_tool_variant *variant);
 lgh_tool_block lgh_tool_variant_block(const lgh_tool_variant *variant, int64_t index);

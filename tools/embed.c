@@ -6,7 +6,7 @@
  * per FILE in the order given, named by its bare file name. An unreadable file, a file with a zero
  * byte and two files of one name are errors; OUTPUT is then removed. For example:
  *
- *     embed sources.c kernels_src/formulas.h kernels_src/round_rows.cu
+ *     embed sources.c kernels_src/formulas.h kernels_src/rows.cuh
  *     embed /tmp/one.c kernels_src/formulas.h
  */
 #include <errno.h>

@@ -80,6 +80,21 @@ static int arch_of(const Elf64_Ehdr *header) {
     return (int)(header->e_flags >> shift & 0xff);
 }
 
+static size_t furthest(size_t end, size_t offset, size_t bytes) {
+    return offset + bytes > end ? offset + bytes : end;
+}
+
+/* To the end of the part that lies last: sections, or the tables that list them. */
+static size_t image_bytes(const elf_file *f) {
+    const Elf64_Ehdr *h = f->header;
+    size_t end = furthest(sizeof *h, h->e_shoff, (size_t)h->e_shnum * h->e_shentsize);
+    end = furthest(end, h->e_phoff, (size_t)h->e_phnum * h->e_phentsize);
+    for (int i = 0; i < h->e_shnum; ++i)
+        if (f->sections[i].sh_type != SHT_NOBITS)
+            end = furthest(end, f->sections[i].sh_offset, f->sections[i].sh_size);
+    return end;
+}
+
 int fake_cubin_read(fake_cubin *cubin, const void *image) {
     const Elf64_Ehdr *header = image;
     const elf_file f = {image, header, (const void *)((const char *)image + header->e_shoff)};
@@ -90,6 +105,7 @@ int fake_cubin_read(fake_cubin *cubin, const void *image) {
         return 0;
     }
     cubin->arch = arch_of(header);
+    cubin->bytes = image_bytes(&f);
     for (int i = 0; i < header->e_shnum; ++i)
         if (f.sections[i].sh_type == SHT_SYMTAB)
             read_symbols(cubin, &f, &f.sections[i]);

@@ -2,6 +2,8 @@
 #ifndef LGH_FAKE_CUBIN_H
 #define LGH_FAKE_CUBIN_H
 
+#include <stddef.h>
+
 #define FAKE_MOST_ENTRIES 8
 
 typedef struct fake_entry {
@@ -12,7 +14,8 @@ typedef struct fake_entry {
 } fake_entry;
 
 typedef struct fake_cubin {
-    int arch; /* 90 for sm_90a */
+    int arch;     /* 90 for sm_90a */
+    size_t bytes; /* of the image */
     int entry_count;
     fake_entry entries[FAKE_MOST_ENTRIES];
 } fake_cubin;

@@ -1,13 +1,15 @@
 /* fake_cublaslt.c - libfake_cublaslt: the part of cuBLASLt that the library uses, on the host.
  *
- * The descriptors are the caller's memory, but their content is this file's own. An algorithm holds
- * what the query promised, so that a run can be held to it: dtypes, transpositions, alignments.
+ * An algorithm holds what the query promised, so that a run can be held to it: dtypes,
+ * transpositions, alignments, epilogue, pointer mode.
  */
+#include "fake_descriptors.h"
+#include "fake_numbers.h"
 #include "fake_product.h"
 #include "fake_state.h"
 
-#include <cublasLt.h>
 #include <dlfcn.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,26 +18,8 @@
 #define VERSION 130100
 #define CANDIDATE_WORKSPACE 4096
 
-/* What a descriptor begins with, so that one that was not initialised is noticed. */
-enum { IS_LAYOUT = 0x4c41594f, IS_MATMUL = 0x4d41544d, IS_PREFERENCE = 0x50524546, IS_ALGO = 0x41 };
-
-typedef struct layout {
-    int32_t is;
-    int32_t type;
-    int64_t rows, columns, stride;
-} layout;
-
-typedef struct matmul {
-    int32_t is;
-    int32_t operations[2]; /* of A and B */
-} matmul;
-
-typedef struct preference {
-    int32_t is;
-    uint32_t alignments[4]; /* of A, B, C, D in bytes */
-    uint32_t reductions;
-    uint64_t workspace_bytes;
-} preference;
+/* What an algorithm begins with, so that one that is none of these is noticed. */
+enum { IS_ALGO = 0x41 };
 
 typedef struct algorithm {
     int32_t is;
@@ -43,47 +27,36 @@ typedef struct algorithm {
     int16_t splits_k;
     uint8_t types[4]; /* of A, B, C, D */
     uint8_t operations[2];
+    uint8_t epilogue;
+    uint8_t pointer_mode;
     uint16_t alignments[4];
     uint32_t workspace_bytes;
 } algorithm;
 
-_Static_assert(sizeof(layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "");
-_Static_assert(sizeof(matmul) <= sizeof(cublasLtMatmulDescOpaque_t), "");
-_Static_assert(sizeof(preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "");
 _Static_assert(sizeof(algorithm) <= sizeof(cublasLtMatmulAlgo_t), "");
 
 static struct {
     pthread_mutex_t lock;
     int offered; /* 0: not set */
     fake_breakage breakages[MOST_CANDIDATES];
+    int64_t broken_rows[MOST_CANDIDATES]; /* of D in cuBLASLt's terms; 0: any number */
     float costs[MOST_CANDIDATES];
     int64_t runs[MOST_CANDIDATES];
     algorithm used[256]; /* kernels that ran before, each once */
     int used_count;
 } lt = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-#define ENTER(name, rules)                                                                         \
-    do {                                                                                           \
-        cublasStatus_t entered_ = enter(name, rules);                                              \
-        if (entered_ != CUBLAS_STATUS_SUCCESS)                                                     \
-            return entered_;                                                                       \
-    } while (0)
-
-static cublasStatus_t enter(const char *name, unsigned rules) {
-    int result = fake_enter(name, rules);
-    return result == FAKE_NO_CONTEXT ? CUBLAS_STATUS_NOT_INITIALIZED : (cublasStatus_t)result;
-}
-
 /* ---- Handle -------------------------------------------------------------------------------- */
 
 FAKE_API cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
-    ENTER("cublasLtCreate", FAKE_NEEDS_CONTEXT | FAKE_NOT_IN_RUN);
+    FAKE_ENTER("cublasLtCreate", FAKE_NEEDS_CONTEXT | FAKE_NOT_IN_RUN);
     *handle = fake_object_create(FAKE_CUBLASLT, sizeof(fake_object));
     return *handle ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
 }
 
 FAKE_API cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
-    cublasStatus_t result = enter("cublasLtDestroy", FAKE_NEEDS_CONTEXT | FAKE_NOT_IN_RUN);
+    cublasStatus_t result =
+        fake_cublaslt_enter("cublasLtDestroy", FAKE_NEEDS_CONTEXT | FAKE_NOT_IN_RUN);
     return fake_object_destroy(handle, FAKE_CUBLASLT) ? result : CUBLAS_STATUS_NOT_INITIALIZED;
 }
 
@@ -104,144 +77,6 @@ FAKE_API const char *cublasLtGetStatusString(cublasStatus_t status) {
     }
 }
 
-/* ---- Descriptors --------------------------------------------------------------------------- */
-
-FAKE_API cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t out, size_t size,
-                                                          cudaDataType type, uint64_t rows,
-                                                          uint64_t columns, int64_t stride) {
-    ENTER("cublasLtMatrixLayoutInit", 0);
-    if (size != sizeof(cublasLtMatrixLayoutOpaque_t) || rows == 0 || columns == 0 ||
-        stride < (int64_t)rows)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    const layout made = {IS_LAYOUT, (int32_t)type, (int64_t)rows, (int64_t)columns, stride};
-    memcpy(out, &made, sizeof made);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-FAKE_API cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t out, size_t size,
-                                                        cublasComputeType_t compute,
-                                                        cudaDataType_t scale) {
-    ENTER("cublasLtMatmulDescInit", 0);
-    if (size != sizeof(cublasLtMatmulDescOpaque_t) || compute != CUBLAS_COMPUTE_32F ||
-        scale != CUDA_R_32F)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    const matmul made = {IS_MATMUL, {CUBLAS_OP_N, CUBLAS_OP_N}};
-    memcpy(out, &made, sizeof made);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-FAKE_API cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t out,
-                                                       cublasLtMatmulDescAttributes_t attribute,
-                                                       const void *value, size_t bytes) {
-    ENTER("cublasLtMatmulDescSetAttribute", 0);
-    matmul made;
-    memcpy(&made, out, sizeof made);
-    const int known =
-        attribute == CUBLASLT_MATMUL_DESC_TRANSA || attribute == CUBLASLT_MATMUL_DESC_TRANSB;
-    if (made.is != IS_MATMUL || !known || bytes != sizeof(int32_t))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    memcpy(&made.operations[attribute == CUBLASLT_MATMUL_DESC_TRANSB], value, bytes);
-    memcpy(out, &made, sizeof made);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-FAKE_API cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t out,
-                                                              size_t size) {
-    ENTER("cublasLtMatmulPreferenceInit", 0);
-    if (size != sizeof(cublasLtMatmulPreferenceOpaque_t))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    const preference made = {
-        IS_PREFERENCE, {256, 256, 256, 256}, CUBLASLT_REDUCTION_SCHEME_MASK, 0};
-    memcpy(out, &made, sizeof made);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-/* Where a preference's attribute is kept; NULL if it is not known here. */
-static void *preference_member(preference *p, cublasLtMatmulPreferenceAttributes_t attribute,
-                               size_t bytes) {
-    switch (attribute) {
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
-        return bytes == sizeof p->workspace_bytes ? &p->workspace_bytes : NULL;
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
-        return bytes == sizeof p->reductions ? &p->reductions : NULL;
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
-        return bytes == sizeof *p->alignments
-                   ? &p->alignments[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES]
-                   : NULL;
-    default:
-        return NULL;
-    }
-}
-
-FAKE_API cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
-    cublasLtMatmulPreference_t out, cublasLtMatmulPreferenceAttributes_t attribute,
-    const void *value, size_t bytes) {
-    ENTER("cublasLtMatmulPreferenceSetAttribute", 0);
-    preference made;
-    memcpy(&made, out, sizeof made);
-    void *member = preference_member(&made, attribute, bytes);
-    if (made.is != IS_PREFERENCE || !member)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    memcpy(member, value, bytes);
-    memcpy(out, &made, sizeof made);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-/* ---- A product's description --------------------------------------------------------------- */
-
-typedef struct description {
-    matmul matmul;
-    layout layouts[4]; /* of A, B, C, D */
-} description;
-
-static int read_description(description *d, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-                            cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
-                            cublasLtMatrixLayout_t result) {
-    const void *const layouts[4] = {a, b, c, result};
-    memcpy(&d->matmul, desc, sizeof d->matmul);
-    int valid = d->matmul.is == IS_MATMUL;
-    for (int i = 0; i < 4; ++i) {
-        memcpy(&d->layouts[i], layouts[i], sizeof d->layouts[i]);
-        valid = valid && d->layouts[i].is == IS_LAYOUT;
-    }
-    return valid;
-}
-
-static int type_is_known(int32_t type) {
-    return type == CUDA_R_16BF || type == CUDA_R_32F;
-}
-
-static int64_t type_size(int32_t type) {
-    return type == CUDA_R_16BF ? 2 : 4;
-}
-
-static int64_t rows_of(const description *d, int i) {
-    return d->matmul.operations[i] == CUBLAS_OP_N ? d->layouts[i].rows : d->layouts[i].columns;
-}
-
-static int64_t columns_of(const description *d, int i) {
-    return d->matmul.operations[i] == CUBLAS_OP_N ? d->layouts[i].columns : d->layouts[i].rows;
-}
-
-static int shapes_fit(const description *d) {
-    const layout *c = &d->layouts[2], *result = &d->layouts[3];
-    int known = 1;
-    for (int i = 0; i < 4; ++i)
-        known = known && type_is_known(d->layouts[i].type);
-    return known && d->layouts[0].type == d->layouts[1].type && columns_of(d, 0) == rows_of(d, 1) &&
-           rows_of(d, 0) == result->rows && columns_of(d, 1) == result->columns &&
-           c->rows == result->rows && c->columns == result->columns && c->type == result->type;
-}
-
-/* Whether every column of a layout can start at this alignment, and an element needs no more. */
-static int alignment_fits(const layout *l, uint32_t alignment) {
-    return alignment >= (uint32_t)type_size(l->type) &&
-           l->stride * type_size(l->type) % (int64_t)alignment == 0;
-}
-
 /* ---- Heuristic ----------------------------------------------------------------------------- */
 
 static int offered(void) {
@@ -251,7 +86,8 @@ static int offered(void) {
     return given && atoi(given) > 0 ? atoi(given) : 4;
 }
 
-static algorithm make_algorithm(const description *d, const preference *p, int candidate) {
+static algorithm make_algorithm(const fake_description *d, const fake_preference *p,
+                                int candidate) {
     algorithm made = {.is = IS_ALGO, .candidate = (int16_t)candidate, .splits_k = 1};
     for (int i = 0; i < 4; ++i) {
         made.types[i] = (uint8_t)d->layouts[i].type;
@@ -259,6 +95,8 @@ static algorithm make_algorithm(const description *d, const preference *p, int c
     }
     for (int i = 0; i < 2; ++i)
         made.operations[i] = (uint8_t)d->matmul.operations[i];
+    made.epilogue = (uint8_t)d->matmul.epilogue;
+    made.pointer_mode = (uint8_t)d->matmul.pointer_mode;
     if (lt.breakages[candidate] == FAKE_SPLITS_K)
         made.splits_k = 4;
     if (candidate % 2 == 1 && p->workspace_bytes >= CANDIDATE_WORKSPACE)
@@ -271,16 +109,17 @@ FAKE_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t result,
     cublasLtMatmulPreference_t wanted, int capacity, cublasLtMatmulHeuristicResult_t results[],
     int *count) {
-    ENTER("cublasLtMatmulAlgoGetHeuristic", FAKE_NEEDS_CONTEXT | FAKE_NOT_IN_RUN);
-    description d;
-    preference p;
+    FAKE_ENTER("cublasLtMatmulAlgoGetHeuristic", FAKE_NEEDS_CONTEXT | FAKE_NOT_IN_RUN);
+    fake_description d;
+    fake_preference p;
     memcpy(&p, wanted, sizeof p);
     *count = 0;
     if (!fake_object_check(handle, FAKE_CUBLASLT, "cublasLtMatmulAlgoGetHeuristic") ||
-        !read_description(&d, desc, a, b, c, result) || p.is != IS_PREFERENCE || !shapes_fit(&d))
+        !fake_description_read(&d, desc, a, b, c, result) || p.is != FAKE_IS_PREFERENCE ||
+        !fake_shapes_fit(&d))
         return CUBLAS_STATUS_INVALID_VALUE;
     for (int i = 0; i < 4; ++i)
-        if (!alignment_fits(&d.layouts[i], p.alignments[i]))
+        if (!fake_alignment_fits(&d.layouts[i], p.alignments[i]))
             return CUBLAS_STATUS_NOT_SUPPORTED;
     pthread_mutex_lock(&lt.lock);
     for (int i = 0; i < offered() && i < capacity && i < MOST_CANDIDATES; ++i) {
@@ -297,7 +136,7 @@ FAKE_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
 FAKE_API cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(
     const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attribute, void *value,
     size_t bytes, size_t *written) {
-    ENTER("cublasLtMatmulAlgoConfigGetAttribute", 0);
+    FAKE_ENTER("cublasLtMatmulAlgoConfigGetAttribute", 0);
     algorithm made;
     memcpy(&made, algo, sizeof made);
     const int32_t splits = made.splits_k;
@@ -314,42 +153,48 @@ FAKE_API cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(
 static const char *const matrix_names[] = {"A of a product", "B of a product", "C of a product",
                                            "D of a product"};
 
-/* The algorithm must have been offered for this kind of product, and be run as it was offered. */
-static int algorithm_fits(const algorithm *made, const description *d) {
-    int fits = made->is == IS_ALGO;
+/* The algorithm must have been offered for this kind of product, and be run as it was offered.
+ * While a plan is made it may be what somebody wrote down, and is refused like any other that does
+ * not suit. */
+static int algorithm_fits(const algorithm *made, const fake_description *d) {
+    int fits = made->is == IS_ALGO && made->candidate >= 0 && made->candidate < MOST_CANDIDATES &&
+               made->epilogue == (uint8_t)d->matmul.epilogue &&
+               made->pointer_mode == (uint8_t)d->matmul.pointer_mode;
     for (int i = 0; i < 4; ++i)
-        fits = fits && made->types[i] == (uint8_t)d->layouts[i].type;
+        fits = fits && made->types[i] == (uint8_t)d->layouts[i].type && made->alignments[i] > 0;
     for (int i = 0; i < 2; ++i)
         fits = fits && made->operations[i] == (uint8_t)d->matmul.operations[i];
-    if (!fits)
+    if (!fits && fake_run_stream())
         fake_violation("a product runs with an algorithm of another kind of product");
     return fits;
 }
 
-static int keeps_promise(const algorithm *made, const description *d, int i, const void *data) {
-    const int64_t size = type_size(d->layouts[i].type), alignment = made->alignments[i];
+static int keeps_promise(const algorithm *made, const fake_description *d, int i,
+                         const void *data) {
+    const int64_t size = fake_type_size(d->layouts[i].type), alignment = made->alignments[i];
     const int kept = (int64_t)((uintptr_t)data % (uintptr_t)alignment) == 0 &&
                      d->layouts[i].stride * size % alignment == 0;
-    if (!kept)
+    if (!kept && fake_run_stream())
         fake_violation("%s at %p with columns of %lld bytes breaks the promised alignment of %lld",
                        matrix_names[i], data, (long long)(d->layouts[i].stride * size),
                        (long long)alignment);
     return kept;
 }
 
-static fake_rows rows_in_memory(const layout *l, const void *data) {
-    const int64_t size = type_size(l->type);
+static fake_rows rows_in_memory(const fake_layout *l, const void *data) {
+    const int64_t size = fake_type_size(l->type);
     return (fake_rows){data, l->columns, l->rows * size, l->stride * size};
 }
 
-static int overlap(const layout *l, const void *data, const layout *other, const void *other_data) {
+static int overlap(const fake_layout *l, const void *data, const fake_layout *other,
+                   const void *other_data) {
     const fake_rows a = rows_in_memory(l, data), b = rows_in_memory(other, other_data);
     const char *from = data, *other_from = other_data;
     return from < other_from + (b.rows - 1) * b.stride + b.row_bytes &&
            other_from < from + (a.rows - 1) * a.stride + a.row_bytes;
 }
 
-static int matrices_in_place(const description *d, const void *const data[4], float beta) {
+static int matrices_in_place(const fake_description *d, const void *const data[4], float beta) {
     for (int i = 0; i < 2; ++i) {
         if (!fake_access(rows_in_memory(&d->layouts[i], data[i]), FAKE_READ, matrix_names[i]))
             return 0;
@@ -358,7 +203,7 @@ static int matrices_in_place(const description *d, const void *const data[4], fl
             return 0;
         }
     }
-    if (data[2] != data[3] || memcmp(&d->layouts[2], &d->layouts[3], sizeof(layout)) != 0) {
+    if (data[2] != data[3] || memcmp(&d->layouts[2], &d->layouts[3], sizeof(fake_layout)) != 0) {
         fake_violation("a product with C apart from D, which the fake does not compute");
         return 0;
     }
@@ -367,13 +212,38 @@ static int matrices_in_place(const description *d, const void *const data[4], fl
            fake_access(rows_in_memory(&d->layouts[3], data[3]), FAKE_WRITE, matrix_names[3]);
 }
 
+/* Alpha or beta, from where the pointer mode says; NaN and a violation where it may not be read. */
+static float read_scalar(const fake_matmul *m, const void *scalar, const char *what) {
+    float value = NAN;
+    const int on_device = m->pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
+    if (!scalar || fake_is_device(scalar) != on_device)
+        fake_violation("%s at %p is not where the pointer mode says", what, scalar);
+    else if (!on_device || fake_access((fake_rows){scalar, 1, sizeof value, 0}, FAKE_READ, what))
+        memcpy(&value, scalar, sizeof value);
+    return value;
+}
+
+/* One FP32 number for each row of the result. */
+static int bias_in_place(const fake_description *d) {
+    const fake_matmul *m = &d->matmul;
+    if (m->epilogue != CUBLASLT_EPILOGUE_BIAS)
+        return 1;
+    if ((uintptr_t)m->bias % 16 == 0 && d->layouts[3].type == CUDA_R_32F)
+        return fake_access((fake_rows){m->bias, 1, d->layouts[3].rows * 4, 0}, FAKE_READ,
+                           "bias of a product");
+    fake_violation("a bias at %p, not at a multiple of 16 bytes, or for a 16-bit result",
+                   (const void *)m->bias);
+    return 0;
+}
+
 static int workspace_in_place(const algorithm *made, const void *workspace, size_t bytes) {
     if (made->workspace_bytes == 0)
         return 1;
     if (bytes >= made->workspace_bytes && (uintptr_t)workspace % 256 == 0)
         return fake_cuda_check_range(workspace, bytes, "workspace of a product");
-    fake_violation("a product with a workspace of %zu bytes at %p, where it needs %u", bytes,
-                   workspace, made->workspace_bytes);
+    if (fake_run_stream())
+        fake_violation("a product with a workspace of %zu bytes at %p, where it needs %u", bytes,
+                       workspace, made->workspace_bytes);
     return 0;
 }
 
@@ -396,9 +266,17 @@ static int64_t note_use(const algorithm *made) {
     return runs;
 }
 
-static fake_matrix matrix_of(const layout *l, const void *data) {
+static fake_matrix matrix_of(const fake_layout *l, const void *data) {
     return (fake_matrix){(void *)(uintptr_t)data, l->rows, l->columns, l->stride,
-                         l->type == CUDA_R_16BF};
+                         fake_dtype_of(l->type)};
+}
+
+static fake_breakage breakage_of(int candidate, int64_t rows) {
+    pthread_mutex_lock(&lt.lock);
+    const int64_t broken_rows = lt.broken_rows[candidate];
+    const fake_breakage breakage = lt.breakages[candidate];
+    pthread_mutex_unlock(&lt.lock);
+    return broken_rows == 0 || broken_rows == rows ? breakage : FAKE_SOUND;
 }
 
 FAKE_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
@@ -408,14 +286,14 @@ FAKE_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDe
                                        cublasLtMatrixLayout_t result_l,
                                        const cublasLtMatmulAlgo_t *algo, void *workspace,
                                        size_t workspace_bytes, cudaStream_t stream) {
-    ENTER("cublasLtMatmul", FAKE_NEEDS_CONTEXT);
-    description d;
+    FAKE_ENTER("cublasLtMatmul", FAKE_NEEDS_CONTEXT);
+    fake_description d;
     algorithm made;
-    fake_product p = {.alpha = *(const float *)alpha, .beta = *(const float *)beta};
+    fake_product p = {.runs = 0};
     const void *const data[4] = {a, b, c, result};
     fake_check_stream(stream, "cublasLtMatmul");
     if (!fake_object_check(handle, FAKE_CUBLASLT, "cublasLtMatmul") || !algo ||
-        !read_description(&d, desc, a_l, b_l, c_l, result_l) || !shapes_fit(&d))
+        !fake_description_read(&d, desc, a_l, b_l, c_l, result_l) || !fake_shapes_fit(&d))
         return CUBLAS_STATUS_INVALID_VALUE;
     memcpy(&made, algo, sizeof made);
     if (!algorithm_fits(&made, &d))
@@ -423,16 +301,19 @@ FAKE_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDe
     for (int i = 0; i < 4; ++i)
         if (!keeps_promise(&made, &d, i, data[i]))
             return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (!matrices_in_place(&d, data, p.beta) ||
-        !workspace_in_place(&made, workspace, workspace_bytes))
+    p.alpha = read_scalar(&d.matmul, alpha, "alpha");
+    p.beta = read_scalar(&d.matmul, beta, "beta");
+    if (isnan(p.alpha) || isnan(p.beta) || !matrices_in_place(&d, data, p.beta) ||
+        !bias_in_place(&d) || !workspace_in_place(&made, workspace, workspace_bytes))
         return CUBLAS_STATUS_INVALID_VALUE;
     p.left = matrix_of(&d.layouts[0], a);
     p.right = matrix_of(&d.layouts[1], b);
     p.result = matrix_of(&d.layouts[3], result);
+    p.bias = d.matmul.epilogue == CUBLASLT_EPILOGUE_BIAS ? d.matmul.bias : NULL;
     p.left_transposed = d.matmul.operations[0] != CUBLAS_OP_N;
     p.right_transposed = d.matmul.operations[1] != CUBLAS_OP_N;
     p.runs = note_use(&made);
-    p.breakage = lt.breakages[made.candidate];
+    p.breakage = breakage_of(made.candidate, d.layouts[3].rows);
     fake_product_run(&p);
     fake_clock_advance(lt.costs[made.candidate]);
     return CUBLAS_STATUS_SUCCESS;
@@ -457,13 +338,17 @@ int fake_cublaslt_install(void) {
 void fake_cublaslt_break(int i, fake_breakage breakage) {
     pthread_mutex_lock(&lt.lock);
     for (int k = 0; k < MOST_CANDIDATES; ++k)
-        if (i < 0 || k == i)
+        if (i < 0 || k == i) {
             lt.breakages[k] = breakage;
+            lt.broken_rows[k] = 0;
+        }
     pthread_mutex_unlock(&lt.lock);
 }
 
-void fake_cublaslt_break_candidate(int i) {
-    fake_cublaslt_break(i, FAKE_BREAKS_BY_LENGTH);
+void fake_cublaslt_break_only(int i, int64_t columns) {
+    pthread_mutex_lock(&lt.lock);
+    lt.broken_rows[i] = columns;
+    pthread_mutex_unlock(&lt.lock);
 }
 
 void fake_cublaslt_cost(int i, float milliseconds) {
@@ -486,4 +371,17 @@ int64_t fake_cublaslt_runs(int i) {
     lt.runs[i] = 0;
     pthread_mutex_unlock(&lt.lock);
     return runs;
+}
+
+int fake_cublaslt_candidate(const uint64_t opaque[8]) {
+    algorithm made;
+    memcpy(&made, opaque, sizeof made);
+    return made.is == IS_ALGO ? made.candidate : -1;
+}
+
+void fake_cublaslt_split(uint64_t opaque[8]) {
+    algorithm made;
+    memcpy(&made, opaque, sizeof made);
+    made.splits_k = 4;
+    memcpy(opaque, &made, sizeof made);
 }

@@ -26,7 +26,7 @@ typedef struct fake_event {
 typedef struct fake_kernel {
     fake_object object;
     fake_entry entry;
-    fake_cuda_definitions definitions;
+    fake_definitions definitions;
     _Atomic int was_launched;
 } fake_kernel;
 
@@ -35,8 +35,6 @@ typedef struct fake_library {
     fake_cubin cubin;
     fake_kernel *kernels[FAKE_MOST_ENTRIES];
 } fake_library;
-
-static fake_cuda_definitions definitions;
 
 /* Every function starts with it: counts the call, judges it, and returns an injected error. */
 #define ENTER(name, rules)                                                                         \
@@ -299,13 +297,13 @@ static CUresult fake_cuEventElapsedTime(float *milliseconds, CUevent begin, CUev
 
 /* ---- Kernels ------------------------------------------------------------------------------- */
 
-static CUresult create_kernels(fake_library *library) {
+static CUresult create_kernels(fake_library *library, const fake_definitions *definitions) {
     for (int i = 0; i < library->cubin.entry_count; ++i) {
         fake_kernel *kernel = fake_object_create(FAKE_KERNEL, sizeof *kernel);
         if (!kernel)
             return CUDA_ERROR_OUT_OF_MEMORY;
         kernel->entry = library->cubin.entries[i];
-        kernel->definitions = definitions;
+        kernel->definitions = *definitions;
         library->kernels[i] = kernel;
     }
     return CUDA_SUCCESS;
@@ -317,18 +315,21 @@ static CUresult fake_cuLibraryLoadData(CUlibrary *out, const void *code, CUjit_o
     ENTER("cuLibraryLoadData", FAKE_NEEDS_CONTEXT | FAKE_NOT_IN_RUN);
     (void)jit_options, (void)jit_values, (void)options, (void)values;
     fake_cubin cubin;
+    fake_definitions definitions;
     if (jit_count != 0 || count != 0 || !fake_cubin_read(&cubin, code))
         return CUDA_ERROR_INVALID_IMAGE;
     if (cubin.arch != device_arch()) {
         fake_violation("a cubin for sm_%d is loaded on sm_%d", cubin.arch, device_arch());
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
+    if (!fake_definitions_find(&definitions, code, cubin.bytes))
+        return CUDA_ERROR_INVALID_IMAGE;
     fake_library *library = fake_object_create(FAKE_LIBRARY, sizeof *library);
     if (!library)
         return CUDA_ERROR_OUT_OF_MEMORY;
     library->cubin = cubin;
     *out = (CUlibrary)library;
-    return create_kernels(library);
+    return create_kernels(library, &definitions);
 }
 
 static CUresult fake_cuLibraryUnload(CUlibrary unloaded) {
@@ -389,10 +390,6 @@ static CUresult fake_cuLaunchKernel(CUfunction function, unsigned x, unsigned y,
         (int)threads_x,     kernel->definitions};
     fake_kernel_run(&launch);
     return CUDA_SUCCESS;
-}
-
-void fake_cuda_define(fake_cuda_definitions given) {
-    definitions = given;
 }
 
 /* ---- The way in ---------------------------------------------------------------------------- */

@@ -1,237 +1,204 @@
-/* fake_kernels.c - the row kernels on the host, with the arithmetic of formulas.h in double.
+/* fake_kernels.c - the row kernels on the host: those that move, round and add. The kernels over
+ * rows of logits are in fake_chunks.c.
  *
  * Each judges its parameters first: every range with its full extent, alignments, and what
  * row_params.h says of their values. A launch that breaks a rule does nothing.
  */
 #include "fake_kernels.h"
 
+#include "fake_numbers.h"
+#include "fake_rows.h"
 #include "fake_state.h"
 #include "formulas.h"
-#include "row_params.h"
-#include "value.h"
 
+#include <math.h>
 #include <string.h>
 
-static _Atomic int widest;
-
-/* ---- Judging ------------------------------------------------------------------------------- */
-
-static int rule(int holds, const char *what, const char *rule_text) {
-    if (!holds)
-        fake_violation("%s: %s", what, rule_text);
-    return holds;
+/* Rows of a type, `stride` elements apart. */
+static fake_rows rows_of(const void *data, int64_t rows, int64_t columns, int64_t stride,
+                         int type) {
+    return (fake_rows){data, rows, columns * fake_size_of(type), stride * fake_size_of(type)};
 }
 
-/* So many bytes for each row. */
-static int vector(const void *data, int64_t rows, int64_t bytes, unsigned how, const char *what) {
-    return fake_access((fake_rows){data, rows, bytes, bytes}, how, what);
+static void *row_at(void *data, int64_t row, int64_t stride, int type) {
+    return (char *)data + row * stride * fake_size_of(type);
 }
 
-static int optional_vector(const void *data, int64_t rows, unsigned how, const char *what) {
-    return !data || vector(data, rows, 4, how, what);
+/* ---- gather_rows.cu ------------------------------------------------------------------------ */
+
+/* What a token's row is multiplied by. */
+static double factor_of(const lgh_gather_rows_params *p, int64_t token) {
+    if (!p->scale || token == FAKE_NO_TOKEN)
+        return 1;
+    return fmin(1, (double)p->scale->scale / fake_token_scale(&p->gradients, token));
 }
 
-static int device_value(const lgh_device_value *value, int64_t rows, const char *what) {
-    return !value->data ||
-           (rule(value->stride >= 0, what, "a stride below 0") &&
-            fake_access((fake_rows){value->data, rows, 4, value->stride * 4}, FAKE_READ, what));
-}
-
-static int logits_in_place(const lgh_chunk_place *p, const char *what) {
-    const int64_t row_bytes = (p->skip + p->columns) * 4ll, stride = p->stride * 4;
-    return rule((uintptr_t)p->logits % 16 == 0, what, "logits are not 16-byte aligned") &&
-           rule(p->stride % 4 == 0 && stride >= row_bytes, what,
-                "the logits' stride is no multiple of 4 or below the columns") &&
-           fake_access((fake_rows){p->logits, p->rows, row_bytes, stride}, 0, what) &&
-           fake_access((fake_rows){p->logits + p->skip, p->rows, p->columns * 4ll, stride},
-                       FAKE_READ, what);
-}
-
-static int place(const lgh_chunk_place *p, const fake_launch *l) {
-    const int64_t target_bytes = l->definitions.targets_int32 ? 4 : 8;
-    return rule(p->columns >= 1 && p->skip >= 0, l->entry, "no columns, or fewer skipped than 0") &&
-           rule(p->first_column >= 0 && p->first_column + p->columns <= p->vocab_size, l->entry,
-                "columns outside the vocabulary") &&
-           logits_in_place(p, l->entry) &&
-           (!p->targets || vector(p->targets, p->rows, target_bytes, FAKE_READ, l->entry));
-}
-
-/* ---- Rows ---------------------------------------------------------------------------------- */
-
-static double value_of_row(const lgh_device_value *value, int64_t row) {
-    return value->data ? (double)value->data[row * value->stride] : (double)value->host;
-}
-
-static int64_t target_of_row(const lgh_chunk_place *p, const fake_launch *l, int64_t row) {
-    return lgh__target_at(p->targets, l->definitions.targets_int32 ? LGH_INT32 : LGH_INT64, row);
-}
-
-static double logit(const lgh_chunk_place *p, const fake_launch *l, int64_t row, int64_t column) {
-    const float x = p->logits[row * p->stride + p->skip + column];
-    return l->definitions.logits_bf16 ? (double)lgh__float_from_bf16(lgh__bf16_from_float(x))
-                                      : (double)x;
-}
-
-/* ---- chunk_stats.cu ------------------------------------------------------------------------ */
-
-static lgh_row_stats chunk_stats(const lgh_chunk_place *p, const fake_launch *l, int64_t row,
-                                 double inverse_temperature) {
-    lgh_row_stats stats = lgh_row_stats_empty();
+static void gather_row(const lgh_gather_rows_params *p, const fake_launch *l, int64_t row) {
+    const int from_type = l->definitions.from, to_type = l->definitions.to;
+    const int64_t token = fake_token_of(&p->block, row);
+    const void *from = (const char *)p->from + token * p->from_stride * fake_size_of(from_type);
+    void *to = row_at(p->to, row, p->to_stride, to_type);
+    if (token != FAKE_NO_TOKEN &&
+        !fake_access(rows_of(from, 1, p->columns, 0, from_type), FAKE_READ, "gather_rows from"))
+        return;
+    const float factor = (float)factor_of(p, token);
     for (int64_t c = 0; c < p->columns; ++c)
-        stats.max = fmax(stats.max, logit(p, l, row, c));
-    for (int64_t c = 0; c < p->columns; ++c) {
-        lgh_row_stats_add(&stats, logit(p, l, row, c), inverse_temperature);
-        lgh_row_stats_add_at_one(&stats, logit(p, l, row, c));
-    }
-    return stats;
+        fake_store(to, c, to_type,
+                   token == FAKE_NO_TOKEN ? 0 : factor * fake_load(from, c, from_type));
 }
 
-static void put(float *output, int64_t row, double value) {
-    if (output)
-        output[row] = (float)value;
-}
-
-static void finish_row(const lgh_chunk_stats_params *p, int64_t row, lgh_row_stats stats,
-                       double target, int has_target, double inverse_temperature) {
-    put(p->logp, row, has_target ? lgh_log_prob(stats, target, inverse_temperature) : 0);
-    put(p->lse, row, lgh_lse(stats, inverse_temperature));
-    put(p->entropy, row, lgh_entropy(stats));
-    put(p->logp_at_one, row, has_target ? lgh_log_prob_at_one(stats, target) : 0);
-}
-
-static void ignore_row(const lgh_chunk_stats_params *p, int64_t row) {
-    put(p->logp, row, 0);
-    put(p->lse, row, 0);
-    put(p->entropy, row, 0);
-    put(p->logp_at_one, row, 0);
-}
-
-static void merge_row(const lgh_chunk_stats_params *p, const fake_launch *l, int64_t row) {
-    const int64_t target = p->place.targets ? target_of_row(&p->place, l, row) : -1;
-    const double inverse = lgh_inverse_temperature(value_of_row(&p->temperature, row));
-    if (p->place.targets && target == p->place.ignore_index) {
-        if (p->is_last)
-            ignore_row(p, row);
-        return;
-    }
-    lgh_row_stats stats = chunk_stats(&p->place, l, row, inverse);
-    lgh_stored_stats stored = {0, 0, 0, 0, 0};
-    if (!p->is_first) {
-        vector(&p->stats[row], 1, sizeof stored, FAKE_READ, l->entry);
-        stored = p->stats[row];
-        const lgh_row_stats before = {(double)stored.max, (double)stored.sum,
-                                      (double)stored.weighted, (double)stored.sum_at_one};
-        stats = lgh_row_stats_merge(before, stats, inverse);
-    }
-    const int64_t within = target - p->place.first_column;
-    if (within >= 0 && within < p->place.columns)
-        stored.target = (float)logit(&p->place, l, row, within);
-    if (p->is_last) {
-        finish_row(p, row, stats, (double)stored.target,
-                   target >= 0 && target < p->place.vocab_size, inverse);
-        return;
-    }
-    p->stats[row] = (lgh_stored_stats){(float)stats.max, (float)stats.sum, (float)stats.weighted,
-                                       (float)stats.sum_at_one, stored.target};
-    vector(&p->stats[row], 1, sizeof stored, FAKE_WRITE, l->entry);
-}
-
-static int outputs_in_place(const lgh_chunk_stats_params *p, int64_t rows) {
-    return optional_vector(p->logp, rows, FAKE_WRITE, "logp") &&
-           optional_vector(p->lse, rows, FAKE_WRITE, "lse") &&
-           optional_vector(p->entropy, rows, FAKE_WRITE, "entropy") &&
-           optional_vector(p->logp_at_one, rows, FAKE_WRITE, "logp_at_one");
-}
-
-static void run_chunk_stats(const fake_launch *l) {
-    lgh_chunk_stats_params p;
+static void run_gather_rows(const fake_launch *l) {
+    lgh_gather_rows_params p;
     memcpy(&p, l->parameters, sizeof p);
-    const int64_t rows = p.place.rows, rows_of_block = l->threads / 32;
-    const int stores = !p.is_first || !p.is_last;
-    if (!rule(l->blocks == (rows + rows_of_block - 1) / rows_of_block, l->entry,
-              "not one warp for each row") ||
-        !place(&p.place, l) || !device_value(&p.temperature, rows, "temperature") ||
-        (stores && !vector(p.stats, rows, sizeof *p.stats, 0, "stats")) ||
-        (p.is_last && !outputs_in_place(&p, rows)))
-        return;
-    for (int64_t row = 0; row < rows; ++row)
-        merge_row(&p, l, row);
-}
-
-/* ---- chunk_dx.cu --------------------------------------------------------------------------- */
-
-static lgh_row_gradient gradient_of_row(const lgh_chunk_dx_params *p, int64_t row) {
-    return (lgh_row_gradient){
-        .inverse_temperature = lgh_inverse_temperature(value_of_row(&p->temperature, row)),
-        .lse = (double)p->lse[row],
-        .entropy = p->entropy ? (double)p->entropy[row] : 0,
-        .grad_logp = value_of_row(&p->grad_logp, row),
-        .grad_entropy = value_of_row(&p->grad_entropy, row),
-        .grad_lse = value_of_row(&p->grad_lse, row),
-    };
-}
-
-/* Column c is read before the gradient of column c, which lies at or before it, is written. */
-static void differentiate_row(const lgh_chunk_dx_params *p, const fake_launch *l, int64_t row) {
-    const lgh_chunk_place *at = &p->place;
-    const int64_t target = at->targets ? target_of_row(at, l, row) : -1;
-    const int counts =
-        !at->targets || (target != at->ignore_index && target >= 0 && target < at->vocab_size);
-    const lgh_row_gradient gradient = gradient_of_row(p, row);
-    char *gradients = (char *)(at->logits + row * at->stride);
-    for (int64_t c = 0; c < at->columns; ++c) {
-        const int is_target = at->targets && c == target - at->first_column;
-        const double dx =
-            counts ? lgh_logit_gradient(gradient, logit(at, l, row, c), is_target) : 0;
-        const uint16_t rounded = lgh__bf16_from_float((float)dx);
-        memcpy(gradients + 2 * c, &rounded, sizeof rounded);
-    }
-}
-
-/* Gradients are stored four at a time, so a row's reach to the next multiple of four. */
-static int gradients_in_place(const lgh_chunk_place *p, const char *what) {
-    const fake_rows gradients = {p->logits, p->rows, (p->columns + 3) / 4 * 8ll, p->stride * 4};
-    return rule(gradients.row_bytes <= gradients.stride, what,
-                "the gradients of a row reach into the next") &&
-           fake_access(gradients, 0, what);
-}
-
-static void run_chunk_dx(const fake_launch *l) {
-    lgh_chunk_dx_params p;
-    memcpy(&p, l->parameters, sizeof p);
-    const int64_t rows = p.place.rows;
-    if (!rule(l->blocks == rows, l->entry, "not one block for each row") || !place(&p.place, l) ||
-        !device_value(&p.temperature, rows, "temperature") ||
-        !vector(p.lse, rows, 4, FAKE_READ, "lse") ||
-        !optional_vector(p.entropy, rows, FAKE_READ, "entropy") ||
-        !device_value(&p.grad_logp, rows, "grad_logp") ||
-        !device_value(&p.grad_entropy, rows, "grad_entropy") ||
-        !device_value(&p.grad_lse, rows, "grad_lse") || !gradients_in_place(&p.place, l->entry))
-        return;
-    widest = p.place.columns > widest ? p.place.columns : widest;
-    for (int64_t row = 0; row < rows; ++row)
-        differentiate_row(&p, l, row);
-    fake_rows logits = {p.place.logits, rows, (p.place.skip + p.place.columns) * 4ll,
-                        p.place.stride * 4};
-    if (fake_run_stream()) /* what is left of the logits is no result of anything */
-        fake_access(logits, FAKE_FORGET, l->entry);
-    logits.row_bytes = p.place.columns * 2ll;
-    fake_access(logits, FAKE_WRITE, l->entry);
-}
-
-/* ---- round_rows.cu ------------------------------------------------------------------------- */
-
-static void run_round_rows(const fake_launch *l) {
-    lgh_round_rows_params p;
-    memcpy(&p, l->parameters, sizeof p);
-    if (!fake_access((fake_rows){p.from, l->blocks, p.columns * 4, p.from_stride * 4}, FAKE_READ,
-                     "round_rows from") ||
-        !fake_access((fake_rows){p.to, l->blocks, p.columns * 2, p.to_stride * 2}, FAKE_WRITE,
-                     "round_rows to"))
+    if (!fake_block_fits(&p.block, l->blocks, l->entry) ||
+        (p.scale && !fake_vector(p.scale, 1, sizeof *p.scale, FAKE_READ, "gather_rows scale")) ||
+        !fake_access(rows_of(p.to, l->blocks, p.columns, p.to_stride, l->definitions.to),
+                     FAKE_WRITE, "gather_rows to"))
         return;
     for (int64_t row = 0; row < l->blocks; ++row)
-        for (int64_t c = 0; c < p.columns; ++c)
-            p.to[row * p.to_stride + c] = lgh__bf16_from_float(p.from[row * p.from_stride + c]);
+        gather_row(&p, l, row);
+}
+
+/* ---- finish_rows.cu ------------------------------------------------------------------------ */
+
+static int64_t target_of(const lgh_token_targets *t, int64_t token) {
+    if (!t->data || !fake_element(t->data, token, t->are_int32 ? 4 : 8, FAKE_READ, "targets"))
+        return 0;
+    return lgh__target_at(t->data, t->are_int32 ? LGH_INT32 : LGH_INT64, token);
+}
+
+static int is_ignored(const lgh_token_targets *t, int64_t token) {
+    return t->data && target_of(t, token) == t->ignore_index;
+}
+
+static int is_invalid(const lgh_finish_rows_params *p, int64_t token) {
+    const double temperature =
+        (double)fake_value_of(&p->gradients.temperature, token, "temperature");
+    return !lgh_temperature_is_valid(temperature) && !is_ignored(&p->targets, token);
+}
+
+static void finish_row(const lgh_finish_rows_params *p, const fake_launch *l, int64_t row) {
+    const int type = l->definitions.to;
+    const int64_t token = fake_token_of(&p->block, row);
+    const int invalid = token != FAKE_NO_TOKEN && is_invalid(p, token);
+    if (token == FAKE_NO_TOKEN || (!invalid && !p->from))
+        return;
+    void *to = row_at(p->to, token, p->to_stride, type);
+    if (!fake_access(rows_of(to, 1, p->columns, 0, type), FAKE_WRITE, "finish_rows to"))
+        return;
+    const float scale = p->is_scaled ? (float)fake_token_scale(&p->gradients, token) : 1.0f;
+    for (int64_t c = 0; c < p->columns; ++c)
+        fake_store(to, c, type, invalid ? NAN : p->from[row * p->from_stride + c] / scale);
+}
+
+static void run_finish_rows(const fake_launch *l) {
+    lgh_finish_rows_params p;
+    memcpy(&p, l->parameters, sizeof p);
+    if (!fake_block_fits(&p.block, l->blocks, l->entry) ||
+        (p.from && !fake_access(rows_of(p.from, l->blocks, p.columns, p.from_stride, LGH_FP32),
+                                FAKE_READ, "finish_rows from")))
+        return;
+    for (int64_t row = 0; row < l->blocks; ++row)
+        finish_row(&p, l, row);
+}
+
+/* ---- column_sums.cu ------------------------------------------------------------------------ */
+
+/* Of one column; each row without the power of two that FP16 takes. */
+static double column_sum(const lgh_column_sums_params *p, int type, int64_t column) {
+    double sum = 0;
+    for (int64_t row = 0; row < p->block.rows; ++row) {
+        const double dx = (double)fake_load(p->dx, row * p->stride + column, type);
+        const int64_t token = fake_token_of(&p->block, row);
+        if (token != FAKE_NO_TOKEN)
+            sum += type == LGH_FP16 ? dx / fake_token_scale(&p->gradients, token) : dx;
+    }
+    return sum;
+}
+
+static void run_column_sums(const fake_launch *l) {
+    lgh_column_sums_params p;
+    memcpy(&p, l->parameters, sizeof p);
+    const int type = l->definitions.from;
+    if (!fake_rule(p.columns >= 1 && l->blocks == (p.columns + 31) / 32, l->entry,
+                   "not one block for 32 columns") ||
+        !fake_block_fits(&p.block, p.block.rows, l->entry) ||
+        !fake_access(rows_of(p.dx, p.block.rows, p.columns, p.stride, type), FAKE_READ,
+                     "column_sums dx") ||
+        (p.accumulate && !fake_vector(p.sums, p.columns, 4, FAKE_READ, "column_sums sums")) ||
+        !fake_vector(p.sums, p.columns, 4, FAKE_WRITE, "column_sums sums"))
+        return;
+    for (int64_t c = 0; c < p.columns; ++c) {
+        const double sum = column_sum(&p, type, c);
+        p.sums[c] = (float)(p.accumulate ? (double)p.sums[c] + sum : sum);
+    }
+}
+
+/* ---- widen_bias.cu ------------------------------------------------------------------------- */
+
+static void run_widen_bias(const fake_launch *l) {
+    lgh_widen_bias_params p;
+    memcpy(&p, l->parameters, sizeof p);
+    const int type = l->definitions.from;
+    if (!fake_rule(p.chunk >= 1 && p.chunk <= p.shard_size && p.chunk <= p.stride, l->entry,
+                   "a chunk wider than the shard or than its room") ||
+        !fake_rule(l->blocks == (p.shard_size + p.chunk - 1) / p.chunk, l->entry,
+                   "not one block for each chunk") ||
+        !fake_vector(p.bias, p.shard_size, fake_size_of(type), FAKE_READ, "widen_bias bias") ||
+        !fake_access(rows_of(p.to, l->blocks, p.chunk, p.stride, LGH_FP32), FAKE_WRITE,
+                     "widen_bias to"))
+        return;
+    for (int64_t i = 0; i < l->blocks; ++i) {
+        const int64_t begin = i * p.chunk, last = p.shard_size - p.chunk;
+        for (int64_t c = 0; c < p.chunk; ++c)
+            p.to[i * p.stride + c] = fake_load(p.bias, (begin < last ? begin : last) + c, type);
+    }
+}
+
+/* ---- gradient_scale.cu --------------------------------------------------------------------- */
+
+static int has_gradient(const lgh_gradient_scale_params *p, int64_t token) {
+    if (token == FAKE_NO_TOKEN || is_ignored(&p->targets, token))
+        return 0;
+    const int64_t entry = target_of(&p->targets, token);
+    return p->softmax_for_foreign || (entry >= 0 && entry < p->vocab_valid);
+}
+
+static void run_gradient_scale(const fake_launch *l) {
+    lgh_gradient_scale_params p;
+    memcpy(&p, l->parameters, sizeof p);
+    if (!fake_rule(l->blocks == 1, l->entry, "more than one block") ||
+        !fake_block_fits(&p.rows, p.rows.rows, l->entry) ||
+        !fake_vector(p.scale, 1, sizeof *p.scale, FAKE_WRITE, l->entry))
+        return;
+    double bound = 0;
+    for (int64_t row = 0; row < p.rows.rows; ++row) {
+        const int64_t token = fake_token_of(&p.rows, row);
+        if (has_gradient(&p, token))
+            bound = fmax(bound, fake_gradient_bound(&p.gradients, token));
+    }
+    const float scale = (float)exp2(lgh_scale_exponent(bound));
+    *p.scale = (lgh_gradient_scale){scale, 1 / scale, 1.0f, 0.0f};
+}
+
+/* ---- live_rows.cu -------------------------------------------------------------------------- */
+
+static void run_live_rows(const fake_launch *l) {
+    lgh_live_rows_params p;
+    memcpy(&p, l->parameters, sizeof p);
+    const int is_int32 = l->definitions.targets_int32 == 1;
+    const lgh_dtype dtype = is_int32 ? LGH_INT32 : LGH_INT64;
+    int count = 0;
+    if (!fake_rule(l->blocks == 1, l->entry, "more than one block") ||
+        !fake_vector(p.targets, p.tokens, is_int32 ? 4 : 8, FAKE_READ, "targets") ||
+        !fake_vector(p.rows, p.tokens, 4, 0, "live rows") ||
+        !fake_vector(p.count, 1, 4, FAKE_WRITE, "the count of live rows"))
+        return;
+    for (int64_t token = 0; token < p.tokens; ++token)
+        if (lgh__target_at(p.targets, dtype, token) != p.ignore_index)
+            p.rows[count++] = (int)token;
+    fake_vector(p.rows, count, 4, FAKE_WRITE, "live rows");
+    *p.count = count;
 }
 
 /* ---- compare_rows.cu ----------------------------------------------------------------------- */
@@ -239,14 +206,14 @@ static void run_round_rows(const fake_launch *l) {
 static void run_compare_rows(const fake_launch *l) {
     lgh_compare_rows_params p;
     memcpy(&p, l->parameters, sizeof p);
-    if (!rule(p.period >= 1, l->entry, "a period below 1"))
+    if (!fake_rule(p.period >= 1, l->entry, "a period below 1"))
         return;
     const int64_t references = l->blocks < p.period ? l->blocks : p.period;
     if (!fake_access((fake_rows){p.rows, l->blocks, p.words * 2, p.row_stride * 2}, FAKE_READ,
                      "compare_rows rows") ||
         !fake_access((fake_rows){p.reference, references, p.words * 2, p.reference_stride * 2},
                      FAKE_READ, "compare_rows reference") ||
-        !vector(p.mismatches, 1, 4, FAKE_READ, "compare_rows mismatches"))
+        !fake_vector(p.mismatches, 1, 4, FAKE_READ, "compare_rows mismatches"))
         return;
     for (int64_t row = 0; row < l->blocks; ++row)
         *p.mismatches +=
@@ -261,9 +228,14 @@ static const struct {
     int parameter_bytes;
     void (*run)(const fake_launch *launch);
 } kernels[] = {
-    {"chunk_stats_kernel", sizeof(lgh_chunk_stats_params), run_chunk_stats},
-    {"chunk_dx_kernel", sizeof(lgh_chunk_dx_params), run_chunk_dx},
-    {"round_rows_kernel", sizeof(lgh_round_rows_params), run_round_rows},
+    {"chunk_stats_kernel", sizeof(lgh_chunk_stats_params), fake_run_chunk_stats},
+    {"chunk_dx_kernel", sizeof(lgh_chunk_dx_params), fake_run_chunk_dx},
+    {"gather_rows_kernel", sizeof(lgh_gather_rows_params), run_gather_rows},
+    {"finish_rows_kernel", sizeof(lgh_finish_rows_params), run_finish_rows},
+    {"column_sums_kernel", sizeof(lgh_column_sums_params), run_column_sums},
+    {"widen_bias_kernel", sizeof(lgh_widen_bias_params), run_widen_bias},
+    {"gradient_scale_kernel", sizeof(lgh_gradient_scale_params), run_gradient_scale},
+    {"live_rows_kernel", sizeof(lgh_live_rows_params), run_live_rows},
     {"compare_rows_kernel", sizeof(lgh_compare_rows_params), run_compare_rows},
 };
 
@@ -271,18 +243,10 @@ void fake_kernel_run(const fake_launch *l) {
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; ++i) {
         if (strcmp(kernels[i].entry, l->entry) != 0)
             continue;
-        if (rule(l->parameter_bytes == kernels[i].parameter_bytes, l->entry,
-                 "its parameters have another size in the cubin than on the host"))
+        if (fake_rule(l->parameter_bytes == kernels[i].parameter_bytes, l->entry,
+                      "its parameters have another size in the cubin than on the host"))
             kernels[i].run(l);
         return;
     }
     fake_violation("%s is launched, but fake_kernels.c does not know it", l->entry);
-}
-
-void fake_kernels_reset(void) {
-    widest = 0;
-}
-
-int fake_cuda_widest_gradients(void) {
-    return widest;
 }

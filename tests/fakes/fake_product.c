@@ -4,8 +4,8 @@
  */
 #include "fake_product.h"
 
+#include "fake_numbers.h"
 #include "fake_state.h"
-#include "value.h"
 
 #include <stdlib.h>
 
@@ -13,17 +13,7 @@
 #define FEW_TERMS 4
 
 static float load(const fake_matrix *m, int64_t row, int64_t column) {
-    const int64_t at = row + column * m->stride;
-    return m->is_bf16 ? lgh__float_from_bf16(((const uint16_t *)m->data)[at])
-                      : ((const float *)m->data)[at];
-}
-
-static void store(const fake_matrix *m, int64_t row, int64_t column, float value) {
-    const int64_t at = row + column * m->stride;
-    if (m->is_bf16)
-        ((uint16_t *)m->data)[at] = lgh__bf16_from_float(value);
-    else
-        ((float *)m->data)[at] = value;
+    return fake_load(m->data, row + column * m->stride, m->type);
 }
 
 static int64_t terms(const fake_product *p) {
@@ -71,10 +61,11 @@ static uint32_t error_of_column(const fake_product *p, int64_t column, float nei
     }
 }
 
-static float spoil(float value, uint32_t units, int is_bf16) {
+/* A result of 16 bits loses units that are not its own. */
+static float spoil(float value, uint32_t units, int type) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    bits += is_bf16 ? units << 16 : units;
+    bits += type == LGH_FP32 ? units : units << 16;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
@@ -96,7 +87,9 @@ static void run_column(const fake_product *p, const float *left, float *sums, in
         float value = p->alpha * sums[row];
         if (p->beta != 0.0f)
             value += p->beta * load(&p->result, row, column);
-        store(&p->result, row, column, spoil(value, units, p->result.is_bf16));
+        value += p->bias ? p->bias[row] : 0.0f;
+        fake_store(p->result.data, row + column * p->result.stride, p->result.type,
+                   spoil(value, units, p->result.type));
     }
 }
 

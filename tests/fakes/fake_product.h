@@ -10,14 +10,15 @@ typedef struct fake_matrix {
     int64_t rows;
     int64_t columns;
     int64_t stride; /* in elements */
-    int is_bf16;    /* else FP32 */
+    int type;       /* of lgh_dtype: BF16, FP16 or FP32 */
 } fake_matrix;
 
-/** result = op(left) op(right) + beta result. */
+/** result = alpha op(left) op(right) + beta result (+ bias, one number for each row). */
 typedef struct fake_product {
     fake_matrix left, right, result;
     int left_transposed, right_transposed;
     float alpha, beta;
+    const float *bias; /* or NULL */
     fake_breakage breakage;
     int64_t runs; /* of this candidate before */
 } fake_product;

@@ -119,7 +119,6 @@ void fake_cuda_reset(void) {
     state.violations[0] = 0;
     pthread_mutex_unlock(&state.lock);
     fake_memory_reset_peak();
-    fake_kernels_reset();
 }
 
 int fake_cuda_violation_count(void) {

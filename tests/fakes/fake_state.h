@@ -91,14 +91,13 @@ FAKE_API int fake_access(fake_rows rows, unsigned how, const char *what);
 void fake_copy_marks(void *to, const void *from, size_t bytes);
 
 /** Whether a pointer belongs to the device rather than the host. */
-int fake_is_device(const void *pointer);
+FAKE_API int fake_is_device(const void *pointer);
 
 /** The library's cuMemAlloc and cuMemFree; 0 on failure. */
 void *fake_memory_allocate(size_t bytes, int of_test);
 int fake_memory_free(void *memory, const char *what);
 void fake_memory_count(fake_cuda_live *live);
 void fake_memory_reset_peak(void);
-void fake_kernels_reset(void); /* fake_cuda_widest_gradients */
 size_t fake_memory_total(void);
 
 #endif

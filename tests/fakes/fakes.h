@@ -108,19 +108,6 @@ FAKE_API void fake_cuda_mark_written(const void *data, size_t bytes);
 /** Nothing of the allocation counts as written or touched any more. */
 FAKE_API void fake_cuda_forget(const void *allocation);
 
-/* ---- Kernels ------------------------------------------------------------------------------- */
-
-/** The definitions that a cubin does not show; a kernel has those of when it was loaded. */
-typedef struct fake_cuda_definitions {
-    int targets_int32;
-    int logits_bf16;
-} fake_cuda_definitions;
-
-FAKE_API void fake_cuda_define(fake_cuda_definitions definitions);
-
-/** The most columns of a launch of chunk_dx since the last reset. */
-FAKE_API int fake_cuda_widest_gradients(void);
-
 /* ---- cuBLASLt ------------------------------------------------------------------------------ */
 
 /** Ways in which a candidate of the heuristic can break the bitwise promise. */
@@ -139,8 +126,9 @@ typedef enum fake_breakage {
 /** Candidate i of every query is broken in this way; -1: all of them. */
 FAKE_API void fake_cublaslt_break(int i, fake_breakage breakage);
 
-/** fake_cublaslt_break by length. */
-FAKE_API void fake_cublaslt_break_candidate(int i);
+/** Candidate i is broken only in products whose rows have so many columns in C, as the library
+ * counts them: its n. Until the next fake_cublaslt_break. */
+FAKE_API void fake_cublaslt_break_only(int i, int64_t columns);
 
 /** A product as candidate i takes so long on the device's clock, 0 at first; -1: all of them. */
 FAKE_API void fake_cublaslt_cost(int i, float milliseconds);
@@ -150,5 +138,11 @@ FAKE_API void fake_cublaslt_offer(int candidates);
 
 /** How often a product ran as candidate i since the last call of this function. */
 FAKE_API int64_t fake_cublaslt_runs(int i);
+
+/** Which candidate an algorithm was; -1 if it is none of the fake's. */
+FAKE_API int fake_cublaslt_candidate(const uint64_t algorithm[8]);
+
+/** Makes an algorithm one that splits k. */
+FAKE_API void fake_cublaslt_split(uint64_t algorithm[8]);
 
 #endif
