@@ -26,12 +26,9 @@ static lgh_status check_not_negative(int64_t value, const char *name) {
 
 /* ---- Plan ---------------------------------------------------------------------------------- */
 
-static int is_16_bit(lgh_dtype dtype) {
-    return dtype == LGH_BF16 || dtype == LGH_FP16;
-}
-
 static lgh_status check_operands(const lgh_plan_options *o) {
-    RETURN_IF(!is_16_bit(o->hidden_dtype) && o->hidden_dtype != LGH_FP32, LGH_ERROR_UNSUPPORTED,
+    RETURN_IF(!lgh__is_16_bit(o->hidden_dtype) && o->hidden_dtype != LGH_FP32,
+              LGH_ERROR_UNSUPPORTED,
               "options->hidden_dtype is %s; bf16, fp16 and fp32 are possible",
               lgh__dtype_name(o->hidden_dtype));
     const int mixed = o->hidden_dtype == LGH_BF16 && o->weight_dtype == LGH_FP32;
@@ -48,7 +45,7 @@ static lgh_status check_operands(const lgh_plan_options *o) {
 
 /* A gradient is FP32, or has the 16-bit dtype of what it is the gradient of. */
 static lgh_status check_result_dtype(lgh_dtype dtype, lgh_dtype operand, const char *name) {
-    const int matches = is_16_bit(dtype) && dtype == operand;
+    const int matches = lgh__is_16_bit(dtype) && dtype == operand;
     RETURN_IF(dtype != LGH_FP32 && !matches && dtype != LGH_DTYPE_NONE, LGH_ERROR_UNSUPPORTED,
               "options->%s is %s; fp32, none, or the %s of a 16-bit operand are possible", name,
               lgh__dtype_name(dtype), lgh__dtype_name(operand));
@@ -56,10 +53,11 @@ static lgh_status check_result_dtype(lgh_dtype dtype, lgh_dtype operand, const c
 }
 
 static lgh_status check_bias_dtypes(const lgh_plan_options *o) {
-    RETURN_IF(
-        o->bias_dtype != LGH_DTYPE_NONE && !is_16_bit(o->bias_dtype) && o->bias_dtype != LGH_FP32,
-        LGH_ERROR_UNSUPPORTED, "options->bias_dtype is %s; fp32, bf16, fp16 or none are possible",
-        lgh__dtype_name(o->bias_dtype));
+    RETURN_IF(o->bias_dtype != LGH_DTYPE_NONE && !lgh__is_16_bit(o->bias_dtype) &&
+                  o->bias_dtype != LGH_FP32,
+              LGH_ERROR_UNSUPPORTED,
+              "options->bias_dtype is %s; fp32, bf16, fp16 or none are possible",
+              lgh__dtype_name(o->bias_dtype));
     RETURN_IF(o->dbias_dtype != LGH_DTYPE_NONE && o->dbias_dtype != LGH_FP32, LGH_ERROR_UNSUPPORTED,
               "options->dbias_dtype is %s; fp32 or none are possible",
               lgh__dtype_name(o->dbias_dtype));
@@ -77,7 +75,7 @@ static lgh_status check_sizes(const lgh_plan_options *o) {
 }
 
 static lgh_status check_features(const lgh_plan_options *o) {
-    RETURN_IF(o->logits_rounding != LGH_DTYPE_NONE && !is_16_bit(o->logits_rounding),
+    RETURN_IF(o->logits_rounding != LGH_DTYPE_NONE && !lgh__is_16_bit(o->logits_rounding),
               LGH_ERROR_UNSUPPORTED,
               "options->logits_rounding is %s; none, bf16 or fp16 are possible",
               lgh__dtype_name(o->logits_rounding));

@@ -41,10 +41,8 @@ typedef struct sums {
     int64_t stride;
 } sums;
 
-/* In elements: the gradients of a row lie where its FP32 logits did. */
 static int64_t gradient_stride(const backward_call *c) {
-    return lgh__chunk_stride(c->rows.engine->config.backward_chunk) * 4 /
-           (int64_t)lgh_dtype_size(c->rows.plan->options.weight_dtype);
+    return lgh__gradient_stride(&c->rows.plan->options, c->rows.engine->config.backward_chunk);
 }
 
 static int has_fp16_gradients(const backward_call *c) {

@@ -2,7 +2,9 @@
 #include "chunked_config.h"
 
 #include "configuration.h"
+#include "dtype.h"
 #include "error.h"
+#include "integers.h"
 #include "plan.h"
 #include "row_params.h"
 
@@ -26,20 +28,16 @@
 /* No layout has more parts; each may need padding to the alignment. */
 #define MOST_PARTS 7
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-static int64_t round_up(int64_t value, int64_t unit) {
-    return (value + unit - 1) / unit * unit;
-}
-
 int64_t lgh__chunked_widest(const lgh__chunked_config *c) {
     return c->forward_chunk > c->backward_chunk ? c->forward_chunk : c->backward_chunk;
 }
 
 int64_t lgh__chunk_stride(int64_t chunk) {
-    return round_up(chunk, 8);
+    return lgh__round_up(chunk, 8);
+}
+
+int64_t lgh__gradient_stride(const lgh_plan_options *o, int64_t chunk) {
+    return lgh__chunk_stride(chunk) * 4 / (int64_t)lgh_dtype_size(o->weight_dtype);
 }
 
 static int64_t round_down_to_unit(int64_t rows) {
@@ -49,21 +47,17 @@ static int64_t round_down_to_unit(int64_t rows) {
 /* Reserves bytes in a layout whose size so far is *bytes. */
 static size_t reserve(size_t *bytes, int64_t wanted) {
     size_t offset = *bytes;
-    *bytes += (size_t)round_up(wanted, LGH_WORKSPACE_ALIGNMENT);
+    *bytes += (size_t)lgh__round_up(wanted, LGH_WORKSPACE_ALIGNMENT);
     return offset;
-}
-
-static int is_16_bit(lgh_dtype dtype) {
-    return lgh_dtype_size(dtype) == 2;
 }
 
 static int64_t backward_chunk(const lgh_plan_options *o, int64_t entries) {
     int64_t chunk = BACKWARD_CHUNK;
-    if (is_16_bit(o->dweight_dtype))
-        chunk = least(chunk, DWEIGHT_STAGING_LIMIT / (o->hidden_size * 4) / 256 * 256);
+    if (lgh__is_16_bit(o->dweight_dtype))
+        chunk = lgh__least(chunk, DWEIGHT_STAGING_LIMIT / (o->hidden_size * 4) / 256 * 256);
     if (chunk < 256)
         chunk = 256;
-    return least(chunk, entries);
+    return lgh__least(chunk, entries);
 }
 
 /* Bytes of a row of hidden in the workspace. */
@@ -85,13 +79,13 @@ static int64_t forward_chunk(const lgh__chunked_config *c, const lgh_plan_option
     const int64_t fits = (token_bytes - hidden_bytes(c, o)) / 4 / 512 * 512;
     if (!c->gathers_hidden)
         return FORWARD_CHUNK;
-    return fits > NARROWEST_BESIDE_HIDDEN ? least(fits, WIDEST_BESIDE_HIDDEN)
+    return fits > NARROWEST_BESIDE_HIDDEN ? lgh__least(fits, WIDEST_BESIDE_HIDDEN)
                                           : NARROWEST_BESIDE_HIDDEN;
 }
 
 /* The bias in FP32, each chunk's part by itself. */
 static int64_t bias_bytes(const lgh_plan_options *o, int64_t chunk) {
-    const int64_t chunks = (lgh__valid_entries(o) + chunk - 1) / chunk;
+    const int64_t chunks = lgh__divide_up(lgh__valid_entries(o), chunk);
     return o->bias_dtype != LGH_DTYPE_NONE ? chunks * lgh__chunk_stride(chunk) * 4 : 0;
 }
 
@@ -100,7 +94,8 @@ static int64_t scale_bytes(const lgh__chunked_config *c) {
 }
 
 static int64_t dweight_bytes(const lgh__chunked_config *c, const lgh_plan_options *o) {
-    return is_16_bit(o->dweight_dtype) ? c->backward_chunk * lgh__row_pitch(o, LGH_FP32) * 4 : 0;
+    return lgh__is_16_bit(o->dweight_dtype) ? c->backward_chunk * lgh__row_pitch(o, LGH_FP32) * 4
+                                            : 0;
 }
 
 static int64_t dhidden_bytes(const lgh__chunked_config *c, const lgh_plan_options *o) {
@@ -121,12 +116,13 @@ static int64_t backward_token_bytes(const lgh__chunked_config *c, const lgh_plan
 static lgh_status choose_forward_block(lgh__chunked_config *c, const lgh_plan_options *o) {
     const int64_t fixed = bias_bytes(o, c->forward_chunk) + MOST_PARTS * LGH_WORKSPACE_ALIGNMENT;
     const int64_t fits = (FORWARD_LIMIT - fixed) / forward_token_bytes(c, o);
-    const int64_t wanted = least(SMALLEST_BLOCK, o->max_tokens);
+    const int64_t wanted = lgh__least(SMALLEST_BLOCK, o->max_tokens);
     RETURN_IF(fits < wanted, LGH_ERROR_UNSUPPORTED,
               "options->hidden_size %lld and options->vocab_size %lld leave no room for a token "
               "block in a forward pass's 64 MiB",
               (long long)o->hidden_size, (long long)o->vocab_size);
-    c->forward_block = round_down_to_unit(least(least(fits, FORWARD_BLOCK), o->max_tokens));
+    c->forward_block =
+        round_down_to_unit(lgh__least(lgh__least(fits, FORWARD_BLOCK), o->max_tokens));
     return LGH_SUCCESS;
 }
 
@@ -140,13 +136,13 @@ static lgh_status choose_backward_block(lgh__chunked_config *c, const lgh_plan_o
     const int64_t fixed = dweight_bytes(c, o) + bias_bytes(o, c->backward_chunk) + scale_bytes(c) +
                           MOST_PARTS * LGH_WORKSPACE_ALIGNMENT;
     const int64_t fits = (budget - fixed) / token_bytes;
-    const int64_t wanted = least(SMALLEST_BLOCK, o->max_tokens);
+    const int64_t wanted = lgh__least(SMALLEST_BLOCK, o->max_tokens);
     RETURN_IF(
         budget < fixed || fits < wanted, LGH_ERROR_WORKSPACE,
         "options->backward_budget is %lld bytes, but D = %lld and V = %lld need at least %lld",
         (long long)budget, (long long)o->hidden_size, (long long)o->vocab_size,
         (long long)(fixed + wanted * token_bytes));
-    c->backward_block = round_down_to_unit(least(fits, o->max_tokens));
+    c->backward_block = round_down_to_unit(lgh__least(fits, o->max_tokens));
     return LGH_SUCCESS;
 }
 
@@ -171,36 +167,36 @@ static lgh_status pin(lgh__chunked_config *c, const lgh_plan_options *o) {
         (long long)forward_block, (long long)backward_block);
     FORWARD(choose_forward_block(c, o));
     FORWARD(choose_backward_block(c, o));
-    c->forward_block = least(c->forward_block, forward_block);
-    c->backward_block = least(c->backward_block, backward_block);
+    c->forward_block = lgh__least(c->forward_block, forward_block);
+    c->backward_block = lgh__least(c->backward_block, backward_block);
     return LGH_SUCCESS;
 }
 
 static lgh_status choose(lgh__chunked_config *c, const lgh_plan_options *o) {
     const int64_t entries = lgh__valid_entries(o) > 0 ? lgh__valid_entries(o) : 1;
-    c->forward_chunk = least(forward_chunk(c, o), entries);
+    c->forward_chunk = lgh__least(forward_chunk(c, o), entries);
     c->backward_chunk = backward_chunk(o, entries);
     FORWARD(choose_forward_block(c, o));
     return choose_backward_block(c, o);
 }
 
 lgh_status lgh__chunked_config_choose(lgh__chunked_config *c, const lgh_plan_options *o) {
-    c->vocab_outer = is_16_bit(o->dweight_dtype);
+    c->vocab_outer = lgh__is_16_bit(o->dweight_dtype);
     c->gathers_hidden = o->live_lists || o->hidden_dtype != o->weight_dtype;
     c->scales_hidden = o->weight_dtype == LGH_FP16 && o->dweight_dtype != LGH_DTYPE_NONE;
     c->stages_dhidden =
-        is_16_bit(o->dhidden_dtype) || (o->live_lists && o->dhidden_dtype != LGH_DTYPE_NONE);
+        lgh__is_16_bit(o->dhidden_dtype) || (o->live_lists && o->dhidden_dtype != LGH_DTYPE_NONE);
     FORWARD(o->configuration && lgh__valid_entries(o) > 0 ? pin(c, o) : choose(c, o));
     if (o->token_block > 0) {
-        c->forward_block = least(c->forward_block, o->token_block);
-        c->backward_block = least(c->backward_block, o->token_block);
+        c->forward_block = lgh__least(c->forward_block, o->token_block);
+        c->backward_block = lgh__least(c->backward_block, o->token_block);
     }
     return LGH_SUCCESS;
 }
 
 lgh__forward_layout lgh__chunked_forward_layout(const lgh__chunked_config *c,
                                                 const lgh_plan_options *o, int64_t tokens) {
-    const int64_t block = least(tokens, c->forward_block);
+    const int64_t block = lgh__least(tokens, c->forward_block);
     lgh__forward_layout layout = {0};
     layout.logits = reserve(&layout.bytes, block * lgh__chunk_stride(c->forward_chunk) * 4);
     layout.stats = reserve(&layout.bytes, block * (int64_t)sizeof(lgh_stored_stats));
@@ -211,7 +207,7 @@ lgh__forward_layout lgh__chunked_forward_layout(const lgh__chunked_config *c,
 
 lgh__backward_layout lgh__chunked_backward_layout(const lgh__chunked_config *c,
                                                   const lgh_plan_options *o, int64_t tokens) {
-    const int64_t block = least(tokens, c->backward_block);
+    const int64_t block = lgh__least(tokens, c->backward_block);
     lgh__backward_layout layout = {0};
     layout.logits = reserve(&layout.bytes, block * lgh__chunk_stride(c->backward_chunk) * 4);
     layout.hidden = reserve(&layout.bytes, block * hidden_bytes(c, o));
@@ -230,9 +226,9 @@ lgh__backward_layout lgh__chunked_backward_layout(const lgh__chunked_config *c,
 int64_t lgh__token_block(int64_t tokens, int64_t most) {
     if (tokens <= most)
         return tokens;
-    const int64_t blocks = (tokens + most - 1) / most;
-    const int64_t even = (tokens + blocks - 1) / blocks;
-    return least(round_up(even, BLOCK_UNIT), most);
+    const int64_t blocks = lgh__divide_up(tokens, most);
+    const int64_t even = lgh__divide_up(tokens, blocks);
+    return lgh__least(lgh__round_up(even, BLOCK_UNIT), most);
 }
 
 void lgh__chunked_config_describe(const lgh__chunked_config *c, lgh__text *text) {

@@ -46,8 +46,10 @@ lgh_status lgh__chunked_config_choose(lgh__chunked_config *config, const lgh_pla
 /** The wider of the two chunks. */
 int64_t lgh__chunked_widest(const lgh__chunked_config *config);
 
-/** The row stride, in elements, of a chunk's logits. */
+/** The row stride, in elements, of a chunk's logits, and of its gradients, which lie where the FP32
+ *  logits did. */
 int64_t lgh__chunk_stride(int64_t chunk);
+int64_t lgh__gradient_stride(const lgh_plan_options *options, int64_t chunk);
 
 lgh__forward_layout lgh__chunked_forward_layout(const lgh__chunked_config *config,
                                                 const lgh_plan_options *options, int64_t tokens);

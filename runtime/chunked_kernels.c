@@ -3,6 +3,7 @@
 
 #include "context.h"
 #include "error.h"
+#include "integers.h"
 
 #include <stdio.h>
 
@@ -15,7 +16,7 @@
  * threads are made larger: with a softcap NVRTC 13.0 spills a few registers there on sm_90a. */
 static int dx_threads(int64_t chunk) {
     const int64_t threads = (chunk + 15) / 16, unit = threads > 64 ? 64 : 32;
-    return threads > 512 ? 512 : (int)((threads + unit - 1) / unit * unit);
+    return threads > 512 ? 512 : (int)(lgh__round_up(threads, unit));
 }
 
 /* ---- Definitions --------------------------------------------------------------------------- */
@@ -73,36 +74,44 @@ void lgh__chunked_define(lgh__row_kernel k[LGH__ROW_KERNELS], const lgh_plan_opt
     static const lgh__row_kernel none = {.source = "", .entry = ""};
     for (int i = 0; i < LGH__ROW_KERNELS; ++i)
         k[i] = none;
-    define_stats(&k[0], o);
+    define_stats(&k[LGH__STATS], o);
     if (lgh__has_backward(o))
-        define_dx(&k[1], o, c->backward_chunk);
+        define_dx(&k[LGH__DX], o, c->backward_chunk);
     if (o->dhidden_dtype != LGH_DTYPE_NONE)
-        define_simple(&k[2], "finish_rows.cu", "finish_rows_kernel", ROW_THREADS, LGH_DTYPE_NONE,
-                      o->dhidden_dtype);
+        define_simple(&k[LGH__FINISH_DHIDDEN], "finish_rows.cu", "finish_rows_kernel", ROW_THREADS,
+                      LGH_DTYPE_NONE, o->dhidden_dtype);
     if (o->dweight_dtype != LGH_DTYPE_NONE)
-        define_simple(&k[3], "finish_rows.cu", "finish_rows_kernel", ROW_THREADS, LGH_DTYPE_NONE,
-                      o->dweight_dtype);
+        define_simple(&k[LGH__FINISH_DWEIGHT], "finish_rows.cu", "finish_rows_kernel", ROW_THREADS,
+                      LGH_DTYPE_NONE, o->dweight_dtype);
     if (c->gathers_hidden || c->scales_hidden)
-        define_simple(&k[4], "gather_rows.cu", "gather_rows_kernel", ROW_THREADS, o->hidden_dtype,
-                      o->weight_dtype);
+        define_simple(&k[LGH__GATHER], "gather_rows.cu", "gather_rows_kernel", ROW_THREADS,
+                      o->hidden_dtype, o->weight_dtype);
     if (o->bias_dtype != LGH_DTYPE_NONE)
-        define_simple(&k[5], "widen_bias.cu", "widen_bias_kernel", ROW_THREADS, o->bias_dtype,
-                      LGH_DTYPE_NONE);
+        define_simple(&k[LGH__WIDEN_BIAS], "widen_bias.cu", "widen_bias_kernel", ROW_THREADS,
+                      o->bias_dtype, LGH_DTYPE_NONE);
     if (o->dbias_dtype != LGH_DTYPE_NONE)
-        define_simple(&k[6], "column_sums.cu", "column_sums_kernel", ROW_THREADS, o->weight_dtype,
-                      LGH_DTYPE_NONE);
+        define_simple(&k[LGH__COLUMN_SUMS], "column_sums.cu", "column_sums_kernel", ROW_THREADS,
+                      o->weight_dtype, LGH_DTYPE_NONE);
     if (c->scales_hidden)
-        define_simple(&k[7], "gradient_scale.cu", "gradient_scale_kernel", SINGLE_BLOCK_THREADS,
-                      LGH_DTYPE_NONE, LGH_DTYPE_NONE);
+        define_simple(&k[LGH__GRADIENT_SCALE], "gradient_scale.cu", "gradient_scale_kernel",
+                      SINGLE_BLOCK_THREADS, LGH_DTYPE_NONE, LGH_DTYPE_NONE);
     if (o->live_lists)
-        define_live_rows(&k[8], o);
+        define_live_rows(&k[LGH__LIVE_ROWS], o);
 }
 
 lgh_status lgh__chunked_load_kernels(lgh__chunked *e, const lgh_plan_options *o) {
     lgh__chunked_kernels *k = &e->kernels;
     void **const functions[LGH__ROW_KERNELS] = {
-        &k->stats,      &k->dx,          &k->finish_dhidden, &k->finish_dweight, &k->gather,
-        &k->widen_bias, &k->column_sums, &k->gradient_scale, &k->live_rows};
+        [LGH__STATS] = &k->stats,
+        [LGH__DX] = &k->dx,
+        [LGH__FINISH_DHIDDEN] = &k->finish_dhidden,
+        [LGH__FINISH_DWEIGHT] = &k->finish_dweight,
+        [LGH__GATHER] = &k->gather,
+        [LGH__WIDEN_BIAS] = &k->widen_bias,
+        [LGH__COLUMN_SUMS] = &k->column_sums,
+        [LGH__GRADIENT_SCALE] = &k->gradient_scale,
+        [LGH__LIVE_ROWS] = &k->live_rows,
+    };
     lgh__row_kernel kernels[LGH__ROW_KERNELS];
     lgh__chunked_define(kernels, o, &e->config);
     for (int i = 0; i < LGH__ROW_KERNELS; ++i) {
@@ -170,14 +179,10 @@ lgh_chunk_place lgh__chunk_place(const lgh__row_call *call, float *logits, int64
 
 /* ---- Launches ------------------------------------------------------------------------------ */
 
-static int64_t groups(int64_t items, int64_t of_group) {
-    return (items + of_group - 1) / of_group;
-}
-
 lgh_status lgh__launch_stats(const lgh__row_call *c, const lgh_chunk_stats_params *p) {
     return lgh__driver_launch(c->engine->kernels.stats,
-                              groups(p->place.block.rows, STATS_THREADS / 32), STATS_THREADS, p,
-                              c->stream);
+                              lgh__divide_up(p->place.block.rows, STATS_THREADS / 32),
+                              STATS_THREADS, p, c->stream);
 }
 
 lgh_status lgh__launch_dx(const lgh__row_call *c, const lgh_chunk_dx_params *p) {
@@ -200,13 +205,13 @@ lgh_status lgh__launch_gather(const lgh__row_call *c, const lgh_gather_rows_para
 }
 
 lgh_status lgh__launch_widen_bias(const lgh__row_call *c, const lgh_widen_bias_params *p) {
-    return lgh__driver_launch(c->engine->kernels.widen_bias, groups(p->shard_size, p->chunk),
-                              ROW_THREADS, p, c->stream);
+    return lgh__driver_launch(c->engine->kernels.widen_bias,
+                              lgh__divide_up(p->shard_size, p->chunk), ROW_THREADS, p, c->stream);
 }
 
 lgh_status lgh__launch_column_sums(const lgh__row_call *c, const lgh_column_sums_params *p) {
-    return lgh__driver_launch(c->engine->kernels.column_sums, groups(p->columns, 32), ROW_THREADS,
-                              p, c->stream);
+    return lgh__driver_launch(c->engine->kernels.column_sums, lgh__divide_up(p->columns, 32),
+                              ROW_THREADS, p, c->stream);
 }
 
 lgh_status lgh__launch_gradient_scale(const lgh__row_call *c, const lgh_gradient_scale_params *p) {

@@ -12,8 +12,19 @@ typedef struct lgh__row_kernel {
     char definitions[320];
 } lgh__row_kernel;
 
-/** The kernels in the order of lgh__chunked_kernels' members. */
-#define LGH__ROW_KERNELS 9
+/** What each kernel of a plan is for; lgh__chunked_kernels has a member for each. */
+enum {
+    LGH__STATS,
+    LGH__DX,
+    LGH__FINISH_DHIDDEN,
+    LGH__FINISH_DWEIGHT,
+    LGH__GATHER,
+    LGH__WIDEN_BIAS,
+    LGH__COLUMN_SUMS,
+    LGH__GRADIENT_SCALE,
+    LGH__LIVE_ROWS,
+    LGH__ROW_KERNELS
+};
 void lgh__chunked_define(lgh__row_kernel kernels[LGH__ROW_KERNELS], const lgh_plan_options *options,
                          const lgh__chunked_config *config);
 

@@ -24,11 +24,6 @@ static lgh__matmul logits_shape(const lgh_plan_options *o, int64_t tokens, int64
                          .c_alignment = 16};
 }
 
-/* Row stride, in elements, of a chunk's gradients, which lie where the FP32 logits did. */
-static int64_t gradient_stride(const lgh_plan_options *o, int64_t chunk) {
-    return lgh__chunk_stride(chunk) * 4 / (int64_t)lgh_dtype_size(o->weight_dtype);
-}
-
 /* dhidden[tokens, D] (+)= dx weight */
 static lgh__matmul dhidden_shape(const lgh_plan_options *o, int64_t tokens, int64_t chunk,
                                  int64_t columns) {
@@ -38,7 +33,7 @@ static lgh__matmul dhidden_shape(const lgh_plan_options *o, int64_t tokens, int6
                          .accumulate = 1,
                          .operands = o->weight_dtype,
                          .result = LGH_FP32,
-                         .a_stride = gradient_stride(o, chunk),
+                         .a_stride = lgh__gradient_stride(o, chunk),
                          .b_stride = lgh__row_pitch(o, o->weight_dtype),
                          .c_stride = lgh__row_pitch(o, LGH_FP32),
                          .a_alignment = 16,

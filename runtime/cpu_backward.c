@@ -9,6 +9,7 @@
 #include "cpu_rows.h"
 #include "cpu_store.h"
 #include "cpu_tile.h"
+#include "integers.h"
 #include "value.h"
 
 #include <math.h>
@@ -21,10 +22,6 @@ typedef struct backward_job {
     int64_t dhidden_tiles; /* come first; dweight tiles follow */
     int64_t entries_per_tile;
 } backward_job;
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
 
 /* ---- Tokens -------------------------------------------------------------------------------- */
 
@@ -99,7 +96,7 @@ static void sweep_vocabulary(lgh__cpu_tile *tile, const lgh__cpu_tokens *tokens,
 static void dhidden_tile(const backward_job *job, int64_t index, lgh__cpu_tile *tile) {
     const lgh_backward_args *args = job->args;
     const int64_t first = index * job->rows_per_tile;
-    const int64_t end = least(first + job->rows_per_tile, job->rows.positions);
+    const int64_t end = lgh__least(first + job->rows_per_tile, job->rows.positions);
     lgh__cpu_tokens tokens;
     store_invalid(job, first, end);
     gather(&tokens, job, first, end);
@@ -147,7 +144,7 @@ static void sweep_tokens(lgh__cpu_tile *tile, double *bias_sum, const backward_j
 static void dweight_tile(const backward_job *job, int64_t index, lgh__cpu_tile *tile) {
     const lgh_backward_args *args = job->args;
     const int64_t first = index * job->entries_per_tile;
-    const int64_t end = least(first + job->entries_per_tile, job->rows.entries);
+    const int64_t end = lgh__least(first + job->entries_per_tile, job->rows.entries);
     int64_t entries[LGH__CPU_TILE];
     double wide[LGH__CPU_TILE], bias_sum[LGH__CPU_TILE] = {0};
     const int64_t count = lgh__cpu_count_up(entries, first, end);
@@ -188,10 +185,6 @@ static void backward_tile(const void *argument, int64_t index, lgh__cpu_tile *ti
         dweight_tile(job, index - job->dhidden_tiles, tile);
 }
 
-static int64_t divide_up(int64_t value, int64_t unit) {
-    return (value + unit - 1) / unit;
-}
-
 lgh_status lgh__cpu_backward(const lgh_plan *plan, const lgh_backward_args *args, void *workspace,
                              void *stream) {
     (void)stream;
@@ -202,10 +195,10 @@ lgh_status lgh__cpu_backward(const lgh_plan *plan, const lgh_backward_args *args
     job.rows_per_tile = lgh__cpu_lanes_per_tile(&layout, job.rows.positions);
     job.entries_per_tile = lgh__cpu_lanes_per_tile(&layout, job.rows.entries);
     if (args->dhidden.data)
-        job.dhidden_tiles = divide_up(job.rows.positions, job.rows_per_tile);
+        job.dhidden_tiles = lgh__divide_up(job.rows.positions, job.rows_per_tile);
     int64_t tiles = job.dhidden_tiles;
     if (args->dweight.data || args->dbias)
-        tiles += divide_up(job.rows.entries, job.entries_per_tile);
+        tiles += lgh__divide_up(job.rows.entries, job.entries_per_tile);
     clear_results(&job);
     lgh__cpu_count_rows(&job.rows, &args->counters);
     lgh__cpu_run_tiles(plan, &layout, workspace, backward_tile, &job, tiles);

@@ -4,6 +4,7 @@
 
 #include "cpu_rows.h"
 #include "cpu_tile.h"
+#include "integers.h"
 
 #include "formulas.h"
 
@@ -156,7 +157,7 @@ lgh_status lgh__cpu_forward(const lgh_plan *plan, const lgh_forward_args *args, 
     job.rows =
         lgh__cpu_rows_of(plan, args->hidden.rows, &args->live, args->targets, args->temperature);
     job.rows_per_tile = lgh__cpu_lanes_per_tile(&layout, job.rows.positions);
-    const int64_t tiles = (job.rows.positions + job.rows_per_tile - 1) / job.rows_per_tile;
+    const int64_t tiles = lgh__divide_up(job.rows.positions, job.rows_per_tile);
     clear_outputs(args);
     lgh__cpu_count_rows(&job.rows, &args->counters);
     lgh__cpu_run_tiles(plan, &layout, workspace, forward_tile, &job, tiles);

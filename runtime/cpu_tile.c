@@ -2,6 +2,7 @@
 #include "cpu_tile.h"
 
 #include "context.h"
+#include "integers.h"
 #include "threads.h"
 
 #include "formulas.h"
@@ -17,27 +18,16 @@ enum {
     BACKWARD_DEFAULT = 512 << 20
 };
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-static int64_t round_up(int64_t value, int64_t unit) {
-    return (value + unit - 1) / unit * unit;
-}
-
-static int64_t divide_up(int64_t value, int64_t unit) {
-    return (value + unit - 1) / unit;
-}
-
 /* ---- Layout -------------------------------------------------------------------------------- */
 
 static size_t slice_bytes(int64_t hidden_size, lgh_pass pass, int64_t lanes) {
     int64_t packed = lanes * hidden_size;
     int64_t block = (int64_t)LGH__CPU_TILE * BLOCK_PITCH;
     int64_t x = (int64_t)LGH__CPU_TILE * LGH__CPU_PITCH;
-    int64_t sum = pass == LGH_PASS_BACKWARD ? lanes * round_up(hidden_size, LGH__CPU_PANEL) : 0;
+    int64_t sum =
+        pass == LGH_PASS_BACKWARD ? lanes * lgh__round_up(hidden_size, LGH__CPU_PANEL) : 0;
     int64_t bytes = (packed + block + x + sum) * (int64_t)sizeof(double);
-    return (size_t)round_up(bytes, LGH_WORKSPACE_ALIGNMENT);
+    return (size_t)lgh__round_up(bytes, LGH_WORKSPACE_ALIGNMENT);
 }
 
 static int64_t limit_of(const lgh_plan *plan, lgh_pass pass) {
@@ -56,15 +46,15 @@ lgh__cpu_layout lgh__cpu_layout_of(const lgh_plan *plan, lgh_pass pass) {
         if (layout.lanes == LGH__CPU_PANEL || threads <= limit / (int64_t)layout.slice)
             break;
     }
-    layout.workers = least(threads, limit / (int64_t)layout.slice);
+    layout.workers = lgh__least(threads, limit / (int64_t)layout.slice);
     return layout;
 }
 
 int64_t lgh__cpu_lanes_per_tile(const lgh__cpu_layout *layout, int64_t total) {
     if (total == 0)
         return LGH__CPU_PANEL;
-    int64_t rounds = divide_up(total, layout->workers * layout->lanes);
-    return round_up(divide_up(total, layout->workers * rounds), LGH__CPU_PANEL);
+    int64_t rounds = lgh__divide_up(total, layout->workers * layout->lanes);
+    return lgh__round_up(lgh__divide_up(total, layout->workers * rounds), LGH__CPU_PANEL);
 }
 
 /* ---- Threads ------------------------------------------------------------------------------- */
@@ -107,8 +97,9 @@ void lgh__cpu_run_tiles(const lgh_plan *plan, const lgh__cpu_layout *layout, voi
     queue.prototype.kernels = lgh__cpu_kernels_at(0);
     queue.prototype.options = &plan->options;
     queue.prototype.hidden_size = plan->options.hidden_size;
-    queue.prototype.sum_pitch = round_up(plan->options.hidden_size, LGH__CPU_PANEL);
-    lgh__threads_run(plan->context->threads, work_in_slice, &queue, least(layout->workers, count));
+    queue.prototype.sum_pitch = lgh__round_up(plan->options.hidden_size, LGH__CPU_PANEL);
+    lgh__threads_run(plan->context->threads, work_in_slice, &queue,
+                     lgh__least(layout->workers, count));
 }
 
 /* ---- Products ------------------------------------------------------------------------------ */
@@ -120,12 +111,12 @@ static const char *element_at(const lgh_const_matrix *matrix, int64_t row, int64
 
 void lgh__cpu_set_lanes(lgh__cpu_tile *tile, const lgh_const_matrix *matrix, const int64_t *index,
                         int64_t count) {
-    tile->lanes = round_up(count, LGH__CPU_PANEL);
+    tile->lanes = lgh__round_up(count, LGH__CPU_PANEL);
     for (int64_t lane = 0; lane < tile->lanes; lane++) {
         double *to = tile->packed + lane / LGH__CPU_PANEL * LGH__CPU_PANEL * tile->hidden_size +
                      lane % LGH__CPU_PANEL;
         for (int64_t k = 0; k < tile->hidden_size; k += LGH__CPU_BLOCK) {
-            int64_t depth = least(LGH__CPU_BLOCK, tile->hidden_size - k);
+            int64_t depth = lgh__least(LGH__CPU_BLOCK, tile->hidden_size - k);
             if (lane < count)
                 tile->kernels->widen(tile->block, element_at(matrix, index[lane], k), matrix->dtype,
                                      depth);
@@ -140,13 +131,13 @@ void lgh__cpu_set_lanes(lgh__cpu_tile *tile, const lgh_const_matrix *matrix, con
 /* Widens columns k .. k + depth - 1 of the rows and fills up with zeros to whole panels. */
 static void widen_rows(lgh__cpu_tile *tile, const lgh_const_matrix *matrix, const int64_t *index,
                        int64_t count, int64_t k, int64_t depth) {
-    int64_t columns = round_up(depth, LGH__CPU_PANEL);
+    int64_t columns = lgh__round_up(depth, LGH__CPU_PANEL);
     for (int64_t row = 0; row < count; row++) {
         double *to = tile->block + row * BLOCK_PITCH;
         tile->kernels->widen(to, element_at(matrix, index[row], k), matrix->dtype, depth);
         memset(to + depth, 0, (size_t)(columns - depth) * sizeof(double));
     }
-    for (int64_t row = count; row < round_up(count, LGH__CPU_PANEL); row++)
+    for (int64_t row = count; row < lgh__round_up(count, LGH__CPU_PANEL); row++)
         memset(tile->block + row * BLOCK_PITCH, 0, (size_t)columns * sizeof(double));
 }
 
@@ -181,10 +172,10 @@ static void cap_logits(lgh__cpu_tile *tile, int64_t rows) {
 
 void lgh__cpu_compute_logits(lgh__cpu_tile *tile, const lgh_const_matrix *matrix,
                              const int64_t *index, int64_t count, lgh__cpu_bias bias) {
-    int64_t rows = round_up(count, LGH__CPU_PANEL);
+    int64_t rows = lgh__round_up(count, LGH__CPU_PANEL);
     memset(tile->x, 0, (size_t)rows * LGH__CPU_PITCH * sizeof(double));
     for (int64_t k = 0; k < tile->hidden_size; k += LGH__CPU_BLOCK) {
-        int64_t depth = least(LGH__CPU_BLOCK, tile->hidden_size - k);
+        int64_t depth = lgh__least(LGH__CPU_BLOCK, tile->hidden_size - k);
         widen_rows(tile, matrix, index, count, k, depth);
         lgh__cpu_product product = {.c = tile->x,
                                     .c_pitch = LGH__CPU_PITCH,
@@ -209,7 +200,7 @@ void lgh__cpu_compute_logits(lgh__cpu_tile *tile, const lgh_const_matrix *matrix
 void lgh__cpu_add_product(lgh__cpu_tile *tile, const lgh_const_matrix *matrix, const int64_t *index,
                           int64_t count) {
     for (int64_t k = 0; k < tile->hidden_size; k += LGH__CPU_BLOCK) {
-        int64_t columns = least(LGH__CPU_BLOCK, tile->hidden_size - k);
+        int64_t columns = lgh__least(LGH__CPU_BLOCK, tile->hidden_size - k);
         if (tile->hidden_size > LGH__CPU_BLOCK) /* else the whole rows are still there */
             widen_rows(tile, matrix, index, count, k, columns);
         lgh__cpu_product product = {.c = tile->sum + k,
@@ -221,14 +212,14 @@ void lgh__cpu_add_product(lgh__cpu_tile *tile, const lgh_const_matrix *matrix, c
                                     .b_panel = LGH__CPU_PANEL,
                                     .b_step = BLOCK_PITCH,
                                     .rows = tile->lanes,
-                                    .columns = round_up(columns, LGH__CPU_PANEL),
+                                    .columns = lgh__round_up(columns, LGH__CPU_PANEL),
                                     .depth = count};
         tile->kernels->multiply(&product);
     }
 }
 
 int64_t lgh__cpu_count_up(int64_t index[LGH__CPU_TILE], int64_t first, int64_t end) {
-    int64_t count = least(LGH__CPU_TILE, end - first);
+    int64_t count = lgh__least(LGH__CPU_TILE, end - first);
     for (int64_t i = 0; i < count; i++)
         index[i] = first + i;
     return count;

@@ -6,6 +6,7 @@
 #include "context.h"
 #include "dtype.h"
 #include "error.h"
+#include "integers.h"
 
 #if LGH_WITH_CUDA
 #include "cuda_device.h"
@@ -69,7 +70,7 @@ int lgh__row_alignment(const lgh_plan_options *o, int64_t columns, lgh_dtype dty
 int64_t lgh__row_pitch(const lgh_plan_options *o, lgh_dtype dtype) {
     const int64_t element = (int64_t)lgh_dtype_size(dtype);
     const int64_t unit = lgh__row_alignment(o, o->hidden_size, dtype);
-    int64_t bytes = (o->hidden_size * element + unit - 1) / unit * unit;
+    int64_t bytes = lgh__round_up(o->hidden_size * element, unit);
     if (unit < 16 && bytes % (2 * unit) == 0)
         bytes += unit; /* no better aligned than the caller's rows may be */
     return bytes / element;

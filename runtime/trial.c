@@ -2,6 +2,7 @@
 #include "trial.h"
 
 #include "error.h"
+#include "integers.h"
 #include "row_params.h"
 
 #include <stdlib.h>
@@ -14,10 +15,6 @@
 
 static const lgh__kernel_name compare_name = {"compare_rows.cu", "compare_rows_kernel",
                                               "#define LGH_THREADS 256\n"};
-
-static int64_t greatest(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
 
 /* A number of either sign with absolute value in [0.5, 1): sums of products round in every step. */
 static void put_random(void *values, int64_t i, lgh_dtype dtype, uint64_t bits) {
@@ -61,11 +58,12 @@ static lgh_status upload_random(void *to, int64_t count, lgh_dtype dtype, void *
 }
 
 static lgh_status allocate(lgh__trial *t, const lgh__trial_sizes *s) {
-    const int64_t row = greatest(2 * s->stride, s->width); /* of A: hidden, or gradients */
-    const int64_t result_row = greatest(s->stride, s->width);
-    const int64_t result = greatest(t->tokens * result_row, s->chunk * s->width);
-    const int64_t b_rows = greatest(s->chunk, t->tokens);
-    FORWARD(lgh__driver_allocate(&t->a, (size_t)(greatest(t->tokens, PERIOD) * row) * t->element));
+    const int64_t row = lgh__greatest(2 * s->stride, s->width); /* of A: hidden, or gradients */
+    const int64_t result_row = lgh__greatest(s->stride, s->width);
+    const int64_t result = lgh__greatest(t->tokens * result_row, s->chunk * s->width);
+    const int64_t b_rows = lgh__greatest(s->chunk, t->tokens);
+    FORWARD(
+        lgh__driver_allocate(&t->a, (size_t)(lgh__greatest(t->tokens, PERIOD) * row) * t->element));
     FORWARD(lgh__driver_allocate(&t->b, (size_t)(b_rows * s->width) * t->element));
     FORWARD(lgh__driver_allocate(&t->c, (size_t)result * 4));
     FORWARD(lgh__driver_allocate(&t->reference, (size_t)(PERIOD * result_row) * 4));
@@ -76,9 +74,9 @@ static lgh_status allocate(lgh__trial *t, const lgh__trial_sizes *s) {
 
 static lgh_status fill(lgh__trial *t, const lgh__trial_sizes *s) {
     static const lgh_gradient_scale unscaled = {1.0f, 1.0f, 1.0f, 0.0f};
-    const int64_t pattern = PERIOD * greatest(2 * s->stride, s->width);
+    const int64_t pattern = PERIOD * lgh__greatest(2 * s->stride, s->width);
     const size_t pattern_bytes = (size_t)pattern * t->element;
-    const size_t b_bytes = (size_t)(greatest(s->chunk, t->tokens) * s->width) * t->element;
+    const size_t b_bytes = (size_t)(lgh__greatest(s->chunk, t->tokens) * s->width) * t->element;
     const size_t copied = pattern_bytes < b_bytes ? pattern_bytes : b_bytes;
     FORWARD(upload_random(t->a, pattern, s->operands, t->stream));
     FORWARD(upload_random(t->bias, s->stride, LGH_FP32, t->stream));
@@ -124,15 +122,11 @@ static int64_t result_rows(const lgh__matmul *shape, int64_t tokens) {
     return shape->a_transposed ? shape->m : tokens;
 }
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 lgh_status lgh__trial_begin(lgh__trial *t, const lgh__matmul *shape, int keep_reference) {
     const size_t row = (size_t)shape->a_stride * t->element;
     if (!keep_reference)
         t->has_reference = 0;
-    return repeat(t->a, PERIOD * row, (size_t)greatest(t->tokens, PERIOD) * row, t->stream);
+    return repeat(t->a, PERIOD * row, (size_t)lgh__greatest(t->tokens, PERIOD) * row, t->stream);
 }
 
 static lgh_status run(lgh__trial *t, const lgh__product *product, int64_t tokens, int accumulate) {
@@ -160,9 +154,9 @@ static lgh_status write_reference(lgh__trial *t, const lgh__product *product) {
     FORWARD(run(t, product, tokens, 0));
     t->reference_shape = *s;
     t->has_reference = 1;
-    return lgh__driver_copy(t->reference, t->c,
-                            (size_t)least(result_rows(s, tokens), PERIOD) * result_row_bytes(s),
-                            t->stream);
+    return lgh__driver_copy(
+        t->reference, t->c,
+        (size_t)lgh__least(result_rows(s, tokens), PERIOD) * result_row_bytes(s), t->stream);
 }
 
 /* Counts the rows that differ from the reference into t->mismatches. */
@@ -170,13 +164,13 @@ static lgh_status compare(lgh__trial *t, const lgh__matmul *s, int64_t tokens) {
     const long long words = (long long)lgh_dtype_size(s->result) / 2;
     int64_t rows = result_rows(s, tokens);
     if (s->a_transposed)
-        rows = least(rows, PERIOD); /* every row is another one */
+        rows = lgh__least(rows, PERIOD); /* every row is another one */
     const lgh_compare_rows_params p = {
         .rows = t->c,
         .row_stride = s->c_stride * words,
         .reference = t->reference,
         .reference_stride = t->reference_shape.c_stride * words,
-        .words = least(s->n, t->reference_shape.n) * words,
+        .words = lgh__least(s->n, t->reference_shape.n) * words,
         .period = PERIOD,
         .mismatches = t->mismatches,
     };
