@@ -242,17 +242,18 @@ typedef enum lgh_oov_policy {
     LGH_OOV_SOFTMAX = 1 /**< -p g: the target's term alone is missing */
 } lgh_oov_policy;
 
-/** Start from LGH_PLAN_OPTIONS_INIT; hidden_size, vocab_size and max_tokens must be set. */
+/** Start from LGH_PLAN_OPTIONS_INIT; hidden_size, vocab_size and max_tokens must be set. Sizes and
+ *  vocabulary entries are at most 2^31 - 1. */
 typedef struct lgh_plan_options {
-    size_t size;             /**< sizeof(lgh_plan_options), set by the INIT macro */
-    int64_t hidden_size;     /**< D, >= 1 */
-    int64_t vocab_size;      /**< V, rows of the weight, >= 0: 0 is a shard without entries */
-    int64_t max_tokens;      /**< the largest N of any call, >= 0 */
-    lgh_dtype hidden_dtype;  /**< LGH_BF16, LGH_FP16 or LGH_FP32 */
-    lgh_dtype weight_dtype;  /**< the same dtype, or LGH_FP32 with an LGH_BF16 hidden */
-    lgh_dtype targets_dtype; /**< LGH_INT64 or LGH_INT32 */
-    lgh_dtype
-        dhidden_dtype; /**< LGH_FP32, a 16-bit hidden's own, or LGH_DTYPE_NONE: never wanted */
+    size_t size;               /**< sizeof(lgh_plan_options), set by the INIT macro */
+    int64_t hidden_size;       /**< D, >= 1 */
+    int64_t vocab_size;        /**< V, rows of the weight, >= 0: 0 is a shard without entries */
+    int64_t max_tokens;        /**< the largest N of any call, >= 0 */
+    lgh_dtype hidden_dtype;    /**< LGH_BF16, LGH_FP16 or LGH_FP32 */
+    lgh_dtype weight_dtype;    /**< the same dtype, or LGH_FP32 with an LGH_BF16 hidden */
+    lgh_dtype targets_dtype;   /**< LGH_INT64 or LGH_INT32 */
+    lgh_dtype dhidden_dtype;   /**< LGH_FP32, a 16-bit hidden's own, or LGH_DTYPE_NONE: never
+                                  wanted */
     lgh_dtype dweight_dtype;   /**< LGH_FP32, a 16-bit weight's own, or LGH_DTYPE_NONE */
     lgh_dtype logits_rounding; /**< LGH_BF16 or LGH_FP16 rounds each logit as a path that stores
                                   16-bit logits does; LGH_DTYPE_NONE (default) keeps FP32 */
@@ -261,7 +262,7 @@ typedef struct lgh_plan_options {
     int64_t backward_budget;   /**< bytes of workspace that lgh_backward may use; 0 = 512 MiB */
     int64_t token_block; /**< CUDA: tokens worked on at a time; 0 = what the workspace allows. Fewer
                             cost speed and save workspace; results stay bit-equal, dweight
-                            (a sum over tokens) apart */
+                            and dbias (sums over tokens) apart */
     int64_t vocab_start; /**< the vocabulary entry of the weight's first row, default 0 */
     int64_t vocab_valid; /**< entries of the whole vocabulary: those at or past it are padding,
                             of probability and gradient exactly 0; default 0: vocab_start +
@@ -453,7 +454,7 @@ typedef struct lgh_backward_args {
  * else.
  *
  * dhidden is bit for bit a function of the token's own row, target, lse, entropy and upstream
- * gradients, the weight and T; dweight is equal from run to run.
+ * gradients, the weight and T; dweight and dbias are equal from run to run.
  *
  * Relative L2 error against float64, of dhidden, of the rows of dweight that are some token's
  * target and of those that are none: <= 2.5e-3 with FP32 outputs, <= 4e-3 with 16-bit outputs;
@@ -462,7 +463,8 @@ typedef struct lgh_backward_args {
  * error relative to itself.
  * Probabilities come from the FP32 lse, whose rounding alone costs them 6e-8 |lse| relative to
  * their size: with FP32 operands the bound asks for |lse| below about 150, and for target
- * probabilities that are not within 1e-2 of 1 in every row.
+ * probabilities that are not within 1e-2 of 1 in every row. A temperature so small that lse leaves
+ * the range of FP32 has no right gradients.
  *
  * Workspace, stream and failures as for lgh_forward. No output may overlap an input or another
  * output. On CUDA every row of hidden and weight must be finite, rows that do not count among them:
