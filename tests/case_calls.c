@@ -26,31 +26,37 @@ void case_plan(case_problem *p) {
     lgh_assert_success(lgh_plan_create(&p->plan, lgh_test_context(), &p->options));
 }
 
-void case_close_buffers(case_problem *p) {
+void case_list_buffers(case_problem *p, device_buffer *buffers[CASE_BUFFERS]) {
     case_buffers *d = &p->device;
-    device_buffer *const buffers[] = {&d->hidden,
-                                      &d->weight,
-                                      &d->bias,
-                                      &d->targets,
-                                      &d->live_rows,
-                                      &d->live_count,
-                                      &d->logp,
-                                      &d->lse,
-                                      &d->entropy,
-                                      &d->logp_at_one,
-                                      &d->best,
-                                      &d->dhidden,
-                                      &d->dweight,
-                                      &d->dbias,
-                                      &d->counters[0],
-                                      &d->counters[1],
-                                      &d->workspace[0],
-                                      &d->workspace[1],
-                                      &p->temperatures.device,
-                                      &p->grad_logp.device,
-                                      &p->grad_lse.device,
-                                      &p->grad_entropy.device};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+    device_buffer *const all[CASE_BUFFERS] = {&d->hidden,
+                                              &d->weight,
+                                              &d->bias,
+                                              &d->targets,
+                                              &d->live_rows,
+                                              &d->live_count,
+                                              &d->logp,
+                                              &d->lse,
+                                              &d->entropy,
+                                              &d->logp_at_one,
+                                              &d->best,
+                                              &d->dhidden,
+                                              &d->dweight,
+                                              &d->dbias,
+                                              &d->counters[0],
+                                              &d->counters[1],
+                                              &d->workspace[0],
+                                              &d->workspace[1],
+                                              &p->temperatures.device,
+                                              &p->grad_logp.device,
+                                              &p->grad_lse.device,
+                                              &p->grad_entropy.device};
+    memcpy(buffers, all, sizeof all);
+}
+
+void case_close_buffers(case_problem *p) {
+    device_buffer *buffers[CASE_BUFFERS];
+    case_list_buffers(p, buffers);
+    for (int i = 0; i < CASE_BUFFERS; i++)
         device_buffer_destroy(buffers[i]);
 }
 

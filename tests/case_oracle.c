@@ -153,6 +153,26 @@ case_expected case_expect(const case_problem *p, const reference_faults *faults)
     return e;
 }
 
+/* A problem of its own, whose weight is FP32 so that it can hold what either rounding leaves. */
+case_expected case_expect_divided_weight(const case_problem *p, lgh_dtype rounding) {
+    const int64_t count = p->options.vocab_size * p->options.hidden_size;
+    const double t = (double)p->temperature;
+    case_problem divided = *p;
+    float *weight = allocate(count, sizeof *weight);
+    for (int64_t i = 0; i < count; i++)
+        weight[i] = (float)reference_round(
+            reference_element(p->weight, p->options.weight_dtype, i) / t, rounding);
+    divided.weight = weight;
+    divided.options.weight_dtype = LGH_FP32;
+    divided.temperature = 1.0f;
+    case_expected e = case_expect(&divided, NULL);
+    for (int64_t i = 0; i < count; i++)
+        e.dweight[i] /= t;
+    e.max_abs_x *= t;
+    free(weight);
+    return e;
+}
+
 lgh_dtype case_product_dtype(const case_problem *p) {
     return p->options.weight_dtype;
 }

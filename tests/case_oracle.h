@@ -26,6 +26,9 @@ case_expected case_expect_outputs(const case_problem *p, const reference_faults 
 case_expected case_expect(const case_problem *p, const reference_faults *faults);
 void case_expected_destroy(case_expected *e);
 
+/** The results with W / T, rounded to this dtype, as the weight at a temperature of 1. */
+case_expected case_expect_divided_weight(const case_problem *p, lgh_dtype rounding);
+
 /** Room for results that the case works out, all 0. */
 case_expected case_expected_create(const case_problem *p, double max_abs_x);
 

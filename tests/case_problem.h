@@ -161,6 +161,10 @@ void case_read_gradients(case_problem *p); /* fails the case if something lies b
 /** Fails the case if something was written behind a buffer. */
 void case_check_guards(const case_problem *p);
 
+/** Every buffer that the device may hold for the problem. */
+#define CASE_BUFFERS 22
+void case_list_buffers(case_problem *p, device_buffer *buffers[CASE_BUFFERS]);
+
 /** Gives back the device's buffers; case_upload and case_close do. */
 void case_close_buffers(case_problem *p);
 

@@ -14,7 +14,7 @@
 #define INVALID LGH_ERROR_INVALID_ARGUMENT
 #define UNSUPPORTED LGH_ERROR_UNSUPPORTED
 
-enum { TOKENS = 9, WIDTH = 16, VOCAB = 50, LISTED = 6, REFUSED_BUFFERS = 22 };
+enum { TOKENS = 9, WIDTH = 16, VOCAB = 50, LISTED = 6, REFUSED_BUFFERS = CASE_BUFFERS + 1 };
 
 typedef struct refused_calls {
     case_problem p;

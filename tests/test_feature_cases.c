@@ -4,8 +4,6 @@
 #include "harness.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "promises.h"
 #include "value.h"
@@ -158,26 +156,7 @@ static void no_logp_is_above_zero_where_it_is_almost_certain(void **state) {
 
 /* ---- Softcap -------------------------------------------------------------------------------- */
 
-/* c tanh(x / T / c): the weight divided by T, as FP32, at a temperature of 1. */
-static case_expected expect_cap_after_temperature(const case_problem *p) {
-    const int64_t count = p->options.vocab_size * p->options.hidden_size;
-    const double t = (double)p->temperature;
-    case_problem divided = *p;
-    float *weight = calloc((size_t)count, sizeof *weight);
-    assert_non_null(weight);
-    for (int64_t i = 0; i < count; i++)
-        weight[i] = (float)(reference_element(p->weight, p->options.weight_dtype, i) / t);
-    divided.weight = weight;
-    divided.options.weight_dtype = LGH_FP32;
-    divided.temperature = 1.0f;
-    case_expected e = case_expect(&divided, NULL);
-    for (int64_t i = 0; i < count; i++)
-        e.dweight[i] /= t;
-    e.max_abs_x *= t;
-    free(weight);
-    return e;
-}
-
+/* c tanh(x / T / c) is what a weight divided by T gives. */
 static void check_softcap(lgh_dtype dtype, float cap, double scale, float temperature) {
     const reference_faults flat = {.flat_softcap = 1};
     case_problem p = case_of(21, 24, 301);
@@ -188,7 +167,8 @@ static void check_softcap(lgh_dtype dtype, float cap, double scale, float temper
     case_fill(&p, 19, 1.0, scale / sqrt(24));
     case_run(&p);
     check_results(&p);
-    case_expected faulty = expect_cap_after_temperature(&p), flat_slope = case_expect(&p, &flat);
+    case_expected faulty = case_expect_divided_weight(&p, LGH_FP32),
+                  flat_slope = case_expect(&p, &flat);
     case_assert_outputs_outside(&p, &faulty, STATISTICS);
     case_assert_gradients_outside(&p, &faulty, CASE_GRADIENTS);
     case_assert_gradients_outside(&p, &flat_slope, CASE_GRADIENTS);

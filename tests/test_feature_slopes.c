@@ -1,77 +1,12 @@
 /* test_feature_slopes.c - gradients with a bias, a softcap and a temperature per token against
  * central differences of the float64 oracle, on a shape with just enough numbers for the roundings
  * of 16-bit operands to even out. */
-#include "case_oracle.h"
+#include "case_slopes.h"
 #include "harness.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #include "promises.h"
 
 enum { TOKENS = 24, WIDTH = 8, VOCAB = 61 };
-
-/* The operands as FP32, which holds those of 16 bits and the small steps away from them. */
-typedef struct slope_problem {
-    const case_problem *p;
-    float hidden[TOKENS * WIDTH];
-    float weight[VOCAB * WIDTH];
-    float bias[VOCAB];
-} slope_problem;
-
-static void widen(float *to, const void *from, lgh_dtype dtype, int count) {
-    for (int i = 0; i < count; i++)
-        to[i] = (float)reference_element(from, dtype, i);
-}
-
-static slope_problem slope_problem_of(const case_problem *p) {
-    slope_problem s = {.p = p};
-    widen(s.hidden, p->hidden, p->options.hidden_dtype, TOKENS * WIDTH);
-    widen(s.weight, p->weight, p->options.weight_dtype, VOCAB * WIDTH);
-    widen(s.bias, p->bias, p->options.bias_dtype, VOCAB);
-    return s;
-}
-
-static double loss(const slope_problem *s) {
-    const case_problem *p = s->p;
-    lgh_plan_options options = case_host_options(p);
-    lgh_forward_args args = case_host_forward_args(p);
-    double logp[TOKENS], lse[TOKENS], entropy[TOKENS], sum = 0;
-    reference_outputs outputs = {.logp = logp, .lse = lse, .entropy = entropy};
-    options.hidden_dtype = options.weight_dtype = options.bias_dtype = LGH_FP32;
-    args.hidden = (lgh_const_matrix){s->hidden, TOKENS, WIDTH, WIDTH, LGH_FP32};
-    args.weight = (lgh_const_matrix){s->weight, VOCAB, WIDTH, WIDTH, LGH_FP32};
-    args.bias = s->bias;
-    reference_forward(&options, &args, NULL, &outputs);
-    for (int i = 0; i < TOKENS; i++)
-        sum += case_gradient_at(&p->grad_logp, i) * logp[i] +
-               case_gradient_at(&p->grad_entropy, i) * entropy[i] +
-               case_gradient_at(&p->grad_lse, i) * lse[i];
-    return sum;
-}
-
-/* Along one element, with the steps that a float can take. */
-static double slope(const slope_problem *s, float *element) {
-    const float at = *element, above = at + 1e-3f, below = at - 1e-3f;
-    *element = above;
-    double rise = loss(s);
-    *element = below;
-    rise -= loss(s);
-    *element = at;
-    return rise / ((double)above - (double)below);
-}
-
-static case_expected expect_slopes(const case_problem *p) {
-    slope_problem s = slope_problem_of(p);
-    case_expected e = case_expected_create(p, 0);
-    for (int i = 0; i < TOKENS * WIDTH; i++)
-        e.dhidden[i] = slope(&s, &s.hidden[i]);
-    for (int i = 0; i < VOCAB * WIDTH; i++)
-        e.dweight[i] = slope(&s, &s.weight[i]);
-    for (int i = 0; i < VOCAB; i++)
-        e.dbias[i] = slope(&s, &s.bias[i]);
-    return e;
-}
 
 static case_problem feature_problem(lgh_dtype operands, float softcap) {
     case_problem p = case_of(TOKENS, WIDTH, VOCAB);
@@ -101,7 +36,7 @@ static void check_slopes(lgh_dtype dtype, float softcap, case_form g, case_form 
     p.grad_entropy.form = e;
     p.grad_lse.form = l;
     case_run(&p);
-    case_expected slopes = expect_slopes(&p);
+    case_expected slopes = case_expect_slopes(&p);
     for (int part = CASE_DHIDDEN; part <= CASE_DBIAS; part *= 2)
         lgh_assert_close(case_gradient_error(&p, &slopes, part), 0, promise_slopes(dtype),
                          "relative L2 error");

@@ -1,75 +1,12 @@
 /* test_slopes.c - gradients of log-prob, entropy and log-sum-exp against central differences of the
  * float64 oracle, on a tiny shape. A gradient of the entropy is refused or missing elsewhere; seen
  * in SkyRL. */
-#include "case_oracle.h"
+#include "case_slopes.h"
 #include "harness.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #include "promises.h"
 
 enum { TOKENS = 5, WIDTH = 8, VOCAB = 19 };
-
-/* The operands as FP32, which holds a BF16 operand and the small steps away from it. */
-typedef struct slope_problem {
-    const case_problem *p;
-    float hidden[TOKENS * WIDTH];
-    float weight[VOCAB * WIDTH];
-} slope_problem;
-
-static void widen(float *to, const lgh_const_matrix *from) {
-    const size_t count = (size_t)(from->rows * from->columns);
-    for (size_t i = 0; i < count; i++)
-        to[i] = (float)reference_element(from->data, from->dtype, (int64_t)i);
-}
-
-static slope_problem slope_problem_of(const case_problem *p) {
-    slope_problem s = {.p = p};
-    const lgh_const_matrix hidden = case_hidden(p), weight = case_weight(p);
-    widen(s.hidden, &hidden);
-    widen(s.weight, &weight);
-    return s;
-}
-
-static double loss(const slope_problem *s) {
-    const case_problem *p = s->p;
-    const lgh_const_matrix hidden = {s->hidden, TOKENS, WIDTH, WIDTH, LGH_FP32};
-    const lgh_const_matrix weight = {s->weight, VOCAB, WIDTH, WIDTH, LGH_FP32};
-    const lgh_plan_options options = case_host_options(p);
-    lgh_forward_args args = case_host_forward_args(p);
-    double logp[TOKENS], lse[TOKENS], entropy[TOKENS], sum = 0;
-    reference_outputs outputs = {.logp = logp, .lse = lse, .entropy = entropy};
-    args.hidden = hidden;
-    args.weight = weight;
-    reference_forward(&options, &args, NULL, &outputs);
-    for (int i = 0; i < TOKENS; i++)
-        sum += case_gradient_at(&p->grad_logp, i) * logp[i] +
-               case_gradient_at(&p->grad_entropy, i) * entropy[i] +
-               case_gradient_at(&p->grad_lse, i) * lse[i];
-    return sum;
-}
-
-/* Along one element, with the steps that a float can take. */
-static double slope(const slope_problem *s, float *element) {
-    const float at = *element, above = at + 1e-3f, below = at - 1e-3f;
-    *element = above;
-    double rise = loss(s);
-    *element = below;
-    rise -= loss(s);
-    *element = at;
-    return rise / ((double)above - (double)below);
-}
-
-static case_expected expect_slopes(const case_problem *p) {
-    slope_problem s = slope_problem_of(p);
-    case_expected e = case_expected_create(p, 0);
-    for (int i = 0; i < TOKENS * WIDTH; i++)
-        e.dhidden[i] = slope(&s, &s.hidden[i]);
-    for (int i = 0; i < VOCAB * WIDTH; i++)
-        e.dweight[i] = slope(&s, &s.weight[i]);
-    return e;
-}
 
 /* The entropy's gradient without its mean: -e p ln p in place of -e p (ln p + H), which is what a
  * gradient e H of the log-sum-exp adds. */
@@ -93,7 +30,7 @@ static void check_slopes(lgh_dtype dtype, case_form g, case_form e, case_form l)
     p.grad_entropy.form = e;
     p.grad_lse.form = l;
     case_run(&p);
-    case_expected slopes = expect_slopes(&p);
+    case_expected slopes = case_expect_slopes(&p);
     for (int part = CASE_DHIDDEN; part <= CASE_OTHER_ROWS; part *= 2)
         lgh_assert_close(case_gradient_error(&p, &slopes, part), 0, promise_slopes(dtype),
                          "relative L2 error");

@@ -4,8 +4,6 @@
 #include "harness.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "promises.h"
 
@@ -81,28 +79,6 @@ static void known_numbers_at_half_the_temperature(void **state) {
 /* ---- A weight that is never divided ---------------------------------------------------------
  * W / T in BF16 rounds the weight a second time. Seen in SkyRL. */
 
-/* logits W / T at a temperature of 1: the same as a problem of its own, whose weight is FP32 so
- * that it can hold what BF16 holds. */
-static case_expected expect_divided_weight(const case_problem *p) {
-    const int64_t count = p->options.vocab_size * p->options.hidden_size;
-    const double t = (double)p->temperature;
-    case_problem divided = *p;
-    float *weight = calloc((size_t)count, sizeof *weight);
-    assert_non_null(weight);
-    for (int64_t i = 0; i < count; i++)
-        weight[i] = (float)reference_round(
-            reference_element(p->weight, p->options.weight_dtype, i) / t, LGH_BF16);
-    divided.weight = weight;
-    divided.options.weight_dtype = LGH_FP32;
-    divided.temperature = 1.0f;
-    case_expected e = case_expect(&divided, NULL);
-    for (int64_t i = 0; i < count; i++)
-        e.dweight[i] /= t;
-    e.max_abs_x *= t;
-    free(weight);
-    return e;
-}
-
 /* Logits of a standard deviation of 6: the largest are about 25. */
 static void check_temperature(int64_t tokens, int64_t hidden_size, int64_t vocab_size,
                               float temperature) {
@@ -113,7 +89,7 @@ static void check_temperature(int64_t tokens, int64_t hidden_size, int64_t vocab
     p.grad_entropy.form = p.grad_lse.form = CASE_ABSENT;
     case_run(&p);
     device_buffer_assert_same(&p.device.weight, p.weight, "the weight");
-    case_expected right = case_expect(&p, NULL), faulty = expect_divided_weight(&p);
+    case_expected right = case_expect(&p, NULL), faulty = case_expect_divided_weight(&p, LGH_BF16);
     case_assert_outputs(&p, &right);
     case_assert_gradients(&p, &right, CASE_GRADIENTS);
     case_assert_outputs_outside(&p, &faulty, LGH_OUTPUT_LOGP | LGH_OUTPUT_LSE | LGH_OUTPUT_ENTROPY);
@@ -182,7 +158,8 @@ static void check_unfused(int64_t token_block) {
     for (const lgh_dtype *dtype = case_operand_dtypes(); *dtype != LGH_DTYPE_NONE; dtype++) {
         case_problem p = exact_logits(*dtype, token_block);
         case_run(&p);
-        case_expected right = case_expect(&p, NULL), faulty = expect_divided_weight(&p);
+        case_expected right = case_expect(&p, NULL),
+                      faulty = case_expect_divided_weight(&p, LGH_BF16);
         assert_in_range((int)right.max_abs_x, 15, 60);
         check_unfused_outputs(&p, &right, &faulty);
         case_assert_gradients(&p, &right, CASE_GRADIENTS);
